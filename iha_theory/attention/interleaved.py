@@ -1,0 +1,306 @@
+"""Interleaved Head Attention (IHA): Algorithm 1 and Definition 3 of the paper (Sec. 4), which are one function."""
+
+import math
+from typing import Any, Literal, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from iha_theory.attention.base import AttentionLayer, Rotary, require_count
+from iha_theory.attention.masks import allowed_pairs
+from iha_theory.attention.multihead import MultiHeadAttention
+from iha_theory.attention.patterns import attend
+from iha_theory.attention.rotary import rotate
+
+Collapse = Literal["global", "per_head"]
+Causality = Literal["token", "virtual"]
+
+NOISE = 0.1
+"""Standard deviation of the perturbations of `init="mha"`."""
+
+
+class InterleavedHeadAttention(AttentionLayer):
+    """IHA with H heads of P pseudo-heads.
+
+    For head h and pseudo-head j, with alpha_q, alpha_k, alpha_v of shape (H, H, P) indexed [m, h, j]:
+
+        Qt[h,j] = sum_m alpha_q[m,h,j] Q_m,   Kt[h,j] = sum_m alpha_k[m,h,j] K_m,   Vt[h,j] = sum_m alpha_v[m,h,j] V_m
+
+    Token n becomes the P virtual tokens (n,1) .. (n,P), in this order (token-major). Head h runs one ordinary attention
+    of the queries Qt[h] over the N P virtual keys and values, which gives P outputs a token; `collapse` mixes them:
+
+        global, (H, H, P) indexed [output head, head, pseudo-head]:  O_o = sum_{h,j} collapse[o,h,j] out[h,j]
+        per_head, (H, P):                                            O_h = sum_j collapse[h,j] out[h,j]
+
+    Then the heads are concatenated and projected. Source: Sec. 4.
+
+    Args beyond `AttentionLayer`:
+        num_pseudo_heads: P; default H.
+        collapse: "global" (Definition 3) or "per_head" (Algorithm 1).
+        causality: with is_causal, virtual token (n,j) sees (n',j') if n' <= n ("token"), or if it does not come later in
+            the virtual order ("virtual": the paper's algorithm). Masks and windows are always over original tokens.
+        init: "mha" starts as exactly the MHA with the same projections, yet with pseudo-heads that gradients tell apart
+            (see `reset_mixing`); "random" starts from random mixing.
+        rotary: "token" (or True) rotates by the original position n, "virtual" by the interleaved position n P + j.
+
+    Raises:
+        ValueError: as `AttentionLayer`; and init="mha" with virtual rotary positions and P > 1, where the copies of a token
+            turn by different angles, so that no mixing of this kind is MHA.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        num_pseudo_heads: int | None = None,
+        collapse: Collapse = "global",
+        causality: Causality = "token",
+        init: Literal["mha", "random"] = "mha",
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(embed_dim, num_heads, dtype=dtype, device=device, **options)
+        self.num_pseudo_heads = require_count(
+            "num_pseudo_heads", num_heads if num_pseudo_heads is None else num_pseudo_heads
+        )
+        for name, value, accepted in (
+            ("collapse", collapse, ("global", "per_head")),
+            ("causality", causality, ("token", "virtual")),
+            ("init", init, ("mha", "random")),
+        ):
+            if value not in accepted:
+                raise ValueError(f"unknown {name} {value!r}: accepted are {', '.join(accepted)}")
+        self.collapse_kind: Collapse = collapse
+        self.causality: Causality = causality
+        mixing = (num_heads, num_heads, self.num_pseudo_heads)
+        self.alpha_q = nn.Parameter(torch.empty(mixing, dtype=dtype, device=device))
+        self.alpha_k = nn.Parameter(torch.empty(mixing, dtype=dtype, device=device))
+        self.alpha_v = nn.Parameter(torch.empty(mixing, dtype=dtype, device=device))
+        shape = mixing if collapse == "global" else mixing[1:]
+        self.collapse = nn.Parameter(torch.empty(shape, dtype=dtype, device=device))
+        self.reset_mixing(init)
+
+    @property
+    def attention_maps(self) -> int:
+        """H P^2: each head forms P^2 maps of tokens by tokens."""
+        return self.num_heads * self.num_pseudo_heads**2
+
+    @torch.no_grad()
+    def reset_mixing(self, init: Literal["mha", "random"] = "mha", noise: float = NOISE) -> None:
+        """Sets alpha_q, alpha_k, alpha_v and collapse; leaves the projections alone.
+
+        "mha" is exactly MHA and breaks the symmetry between pseudo-heads (theory.md T11):
+        keys are replicated, alpha_k[m,h,j] = 1[m=h]; values are replicated up to noise e with sum_j e[m,h,j] = 0; the collapse
+        reads one query row of the own head, the last one, whose alpha_q is 1[m=h]. The P copies of a token have equal keys,
+        hence equal weights, so e cancels in the output: softmax and hard weights of a copy are 1/P of MHA's, and linear
+        weights equal MHA's, for which the collapse carries 1/P. Gradients differ between pseudo-heads, since the values do;
+        and the query rows that nothing reads yet carry noise too, without which they would get equal gradients for ever.
+
+        "random": normal entries of variance 1/H (alphas) and 1/(H P) or 1/P (collapse).
+        """
+        heads, pseudo = self.num_heads, self.num_pseudo_heads
+        if init == "random":
+            for alpha in (self.alpha_q, self.alpha_k, self.alpha_v):
+                alpha.normal_(std=1 / math.sqrt(heads))
+            self.collapse.normal_(std=1 / math.sqrt(self.collapse[0].numel()))
+            return
+        if self.rotary == "virtual" and pseudo > 1:
+            raise ValueError(
+                'init="mha" is MHA only with rotary="token"; with rotary="virtual" use init="random"'
+            )
+        own = torch.eye(heads, dtype=self.alpha_q.dtype, device=self.alpha_q.device).unsqueeze(-1)
+        for alpha in (self.alpha_q, self.alpha_k, self.alpha_v):
+            alpha.copy_(own.expand_as(alpha))
+        unread = torch.randn_like(self.alpha_q) * noise
+        unread[..., -1] = 0
+        self.alpha_q += unread
+        e = torch.randn_like(self.alpha_v) * noise
+        self.alpha_v += e - e.mean(-1, keepdim=True)
+        self.collapse.zero_()
+        read = 1 / pseudo if self.pattern == "linear" else 1.0
+        if self.collapse_kind == "global":
+            self.collapse[..., -1] = read * own[..., 0]
+        else:
+            self.collapse[..., -1] = read
+
+    def heads(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        mask: Tensor | None,
+        is_causal: bool,
+        positions: Tensor | None,
+    ) -> Tensor:
+        """Mix, attend over the virtual tokens, collapse: see the class."""
+        queries, keys = q.shape[-2], k.shape[-2]
+        out = attend(
+            self._virtual(q, self.alpha_q, positions),
+            self._virtual(k, self.alpha_k, positions),
+            self._virtual(v, self.alpha_v, None, rotary=None),
+            pattern=self.pattern,
+            scale=self.scale,
+            allowed=self._allowed(mask, is_causal, v.shape[0], queries, keys, q.device),
+            is_causal=self._plainly_causal(mask, is_causal, queries, keys),
+            dropout=self.dropout if self.training else 0.0,
+        )
+        out = out.unflatten(-2, (queries, self.num_pseudo_heads))
+        if self.collapse_kind == "global":
+            return torch.einsum("bhnjd,ohj->bond", out, self.collapse)
+        return torch.einsum("bhnjd,hj->bhnd", out, self.collapse)
+
+    def _virtual(
+        self, x: Tensor, alpha: Tensor, positions: Tensor | None, rotary: Rotary | Literal["own"] = "own"
+    ) -> Tensor:
+        """Pseudo-heads of x, token-major: (batch, heads, tokens * P, width)."""
+        tokens = x.shape[-2]
+        mixed = torch.einsum("bmnd,mhj->bhnjd", x, alpha)
+        flat = mixed.flatten(2, 3)
+        if rotary is None or self.rotary is None:
+            return flat
+        at = self._positions(positions, tokens, x.device)
+        pseudo = self.num_pseudo_heads
+        if self.rotary == "virtual":
+            at = (at.unsqueeze(-1) * pseudo + torch.arange(pseudo, device=x.device)).flatten(-2)
+        else:
+            at = at.repeat_interleave(pseudo, dim=-1)
+        return rotate(flat, at[:, None], self.rotary_base)
+
+    def _plainly_causal(self, mask: Tensor | None, is_causal: bool, queries: int, keys: int) -> bool:
+        """Whether the virtual tokens are an ordinary causal sequence, for which no mask need be built."""
+        virtual = self.causality == "virtual" or self.num_pseudo_heads == 1
+        return is_causal and virtual and mask is None and self.window is None and queries == keys
+
+    def _allowed(
+        self, mask: Tensor | None, is_causal: bool, batch: int, queries: int, keys: int, device: torch.device
+    ) -> Tensor | None:
+        """Allowed pairs of virtual tokens, (1 or batch, 1, queries * P, keys * P)."""
+        if self._plainly_causal(mask, is_causal, queries, keys):
+            return None
+        allowed = allowed_pairs(
+            mask,
+            is_causal=is_causal,
+            window=self.window,
+            batch=batch,
+            queries=queries,
+            keys=keys,
+            device=device,
+        )
+        if allowed is None:
+            return None
+        pseudo = self.num_pseudo_heads
+        allowed = allowed.repeat_interleave(pseudo, -2).repeat_interleave(pseudo, -1)
+        if is_causal and self.causality == "virtual":
+            allowed = allowed.tril()
+        return allowed[:, None]
+
+    @classmethod
+    def from_mha(
+        cls,
+        layer: MultiHeadAttention | nn.MultiheadAttention,
+        num_pseudo_heads: int,
+        *,
+        causality: Causality = "token",
+        collapse: Collapse = "global",
+        noise: float = NOISE,
+    ) -> Self:
+        """An IHA that equals a trained MHA, and whose pseudo-heads training can tell apart (see `reset_mixing`).
+
+        Args:
+            layer: the MHA, ours or torch's; its weights are copied.
+            num_pseudo_heads: P.
+            causality: as in the class; both are equal to the MHA.
+            collapse: as in the class.
+            noise: size of the perturbations that cancel; 0 leaves all pseudo-heads alike.
+        """
+        if isinstance(layer, nn.MultiheadAttention):
+            layer = MultiHeadAttention.from_torch(layer)
+        weight = layer.q_proj.weight
+        new = cls(
+            layer.embed_dim,
+            layer.num_heads,
+            num_pseudo_heads=num_pseudo_heads,
+            collapse=collapse,
+            causality=causality,
+            kdim=layer.kdim,
+            vdim=layer.vdim,
+            head_dim=layer.head_dim,
+            value_head_dim=layer.value_head_dim,
+            out_dim=None if layer.out_proj is None else layer.out_dim,
+            out_proj=layer.out_proj is not None,
+            bias=layer.q_proj.bias is not None,
+            pattern=layer.pattern,
+            scale=layer.scale,
+            rotary=None if layer.rotary is None else "token",
+            rotary_base=layer.rotary_base,
+            window=layer.window,
+            dropout=layer.dropout,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+        new.reset_mixing("mha", noise)
+        new.load_state_dict(layer.state_dict(), strict=False)
+        return new.train(layer.training)
+
+    @torch.no_grad()
+    def fuse(self) -> MultiHeadAttention:
+        """The MHA that a layer with P = 1 is: mixing goes into the projections, the collapse into the output projection.
+
+        With W the projections and heads as blocks of rows: W_Q'[h] = sum_m alpha_q[m,h,1] W_Q[m], and so on, and
+        W_O' = W_O (collapse x I). One attention map a head, so nothing is gained over MHA (theory.md T1).
+
+        Raises:
+            ValueError: P > 1, which MHA with as many heads cannot express.
+        """
+        if self.num_pseudo_heads != 1:
+            raise ValueError(
+                f"only P = 1 is an MHA with as many heads, this layer has P = {self.num_pseudo_heads}"
+            )
+        weight = self.q_proj.weight
+        new = MultiHeadAttention(
+            self.embed_dim,
+            self.num_heads,
+            kdim=self.kdim,
+            vdim=self.vdim,
+            head_dim=self.head_dim,
+            value_head_dim=self.value_head_dim,
+            out_dim=self.out_dim,
+            out_proj=True,
+            bias=self.q_proj.bias is not None,
+            pattern=self.pattern,
+            scale=self.scale,
+            rotary=self.rotary,
+            rotary_base=self.rotary_base,
+            window=self.window,
+            dropout=self.dropout,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+        assert new.out_proj is not None
+        for old, fused, alpha in (
+            (self.q_proj, new.q_proj, self.alpha_q),
+            (self.k_proj, new.k_proj, self.alpha_k),
+            (self.v_proj, new.v_proj, self.alpha_v),
+        ):
+            for name, parameter in fused.named_parameters():
+                blocks = cast(Tensor, getattr(old, name)).unflatten(0, (self.num_heads, -1))
+                parameter.copy_(torch.einsum("m...,mh->h...", blocks, alpha[..., 0]).flatten(0, 1))
+        if self.collapse_kind == "global":
+            collapse = self.collapse[..., 0]
+        else:
+            collapse = torch.diag(self.collapse[..., 0])
+        mixing = torch.kron(
+            collapse, torch.eye(self.value_head_dim, dtype=weight.dtype, device=weight.device)
+        )
+        if self.out_proj is None:
+            new.out_proj.weight.copy_(mixing)
+            if new.out_proj.bias is not None:
+                new.out_proj.bias.zero_()
+        else:
+            new.out_proj.weight.copy_(self.out_proj.weight @ mixing)
+            if self.out_proj.bias is not None:
+                new.out_proj.bias.copy_(self.out_proj.bias)
+        return new.train(self.training)

@@ -1,0 +1,110 @@
+"""Attention patterns: how scores become weights over the keys.
+
+With queries q, keys k, values v and scores s_ij = scale <q_i, k_j>:
+
+- softmax: out_i = sum_j exp(s_ij) v_j / sum_j exp(s_ij), over the allowed j;
+- linear: out_i = sum_j s_ij v_j (no normalisation; "linear attention" in the paper, Sec. 3.1);
+- hard: out_i = the mean of v_j over the allowed j with the largest s_ij (softmax at temperature 0, App. B.3).
+
+A query with no allowed key gives 0, with zero gradient.
+
+Limit: a value that is not finite reaches every row whose weights it is multiplied with, a weight of 0 included
+(0 * inf = NaN), as in torch's own attention. Finite keys and values at forbidden places never matter.
+"""
+
+import math
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+Pattern = Literal["softmax", "linear", "hard"]
+PATTERNS = get_args(Pattern)
+
+
+def default_scale(pattern: Pattern, head_dim: int) -> float:
+    """1/sqrt(head_dim) for softmax and hard; 1 for linear, as in the paper's linear constructions."""
+    return 1.0 if pattern == "linear" else 1 / math.sqrt(head_dim)
+
+
+def attend(
+    q: Float[Tensor, "b_qk heads queries head_dim"],
+    k: Float[Tensor, "b_qk heads keys head_dim"],
+    v: Float[Tensor, "batch heads keys value_dim"],
+    *,
+    pattern: Pattern,
+    scale: float,
+    allowed: Bool[Tensor, "b_mask 1 queries keys"] | None = None,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+) -> Float[Tensor, "batch heads queries value_dim"]:
+    """Attention outputs, (batch, heads, queries, value_dim).
+
+    Args:
+        q: queries; a batch of 1 is shared by all values, and the pattern is then formed only once.
+        k: keys, with the same batch as the queries.
+        v: values.
+        pattern: "softmax", "linear" or "hard", as in the module docstring.
+        scale: factor on <q, k>.
+        allowed: True where a query may attend to a key, of batch 1 or the values' batch; None allows all.
+        is_causal: query i sees keys 0..i. Only without `allowed`, which is where callers put causality otherwise.
+        dropout: probability with which a weight is zeroed (the rest is scaled up to compensate).
+
+    Source: Sec. 3.1; hard attention, App. B.3.
+    """
+    batch, _, _, value_dim = v.shape
+    share = q.shape[0] == 1 and batch > 1 and (allowed is None or allowed.shape[0] == 1)
+    if share:  # the pattern does not depend on the batch: put the batch into the values' width
+        v = v.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
+    elif q.shape[0] != batch:
+        q, k = q.expand(batch, -1, -1, -1), k.expand(batch, -1, -1, -1)
+
+    if pattern == "softmax":
+        out = _softmax(q, k, v, scale, allowed, is_causal, dropout)
+    else:
+        if is_causal:
+            allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()[
+                None, None
+            ]
+        scores = (q @ k.transpose(-1, -2)) * scale
+        out = (_linear if pattern == "linear" else _hard)(scores, v, allowed, dropout)
+
+    if share:
+        out = out.squeeze(0).unflatten(-1, (batch, value_dim)).permute(2, 0, 1, 3)
+    return out
+
+
+def _softmax(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, allowed: Tensor | None, is_causal: bool, dropout: float
+) -> Tensor:
+    def sdpa() -> Tensor:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=is_causal, scale=scale
+        )
+
+    if q.dtype != torch.float64:
+        return sdpa()
+    with sdpa_kernel(SDPBackend.MATH):  # the fused CPU kernel has no second derivatives
+        return sdpa()
+
+
+def _linear(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -> Tensor:
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, 0.0)
+    return F.dropout(scores, dropout) @ v
+
+
+def _hard(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -> Tensor:
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -math.inf)
+    ties = scores == scores.amax(-1, keepdim=True)
+    if allowed is not None:
+        ties = ties & allowed
+    # Divide the sum, not the weights: (H x) / H is exact where (1/H) (H x) need not be.
+    out = (F.dropout(ties.to(v.dtype), dropout) @ v) / ties.sum(-1, keepdim=True)
+    if allowed is not None:
+        out = out.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+    return out
