@@ -1,0 +1,79 @@
+"""What a construction is: a torch layer with explicit weights, and where each thing is in its output."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from iha_theory.attention.base import AttentionLayer
+from iha_theory.position_only import with_positions
+
+
+@dataclass(frozen=True)
+class Block:
+    """A named run of output coordinates: columns start .. start + width - 1 hold `name`."""
+
+    name: str
+    start: int
+    width: int
+
+    @property
+    def columns(self) -> range:
+        """The coordinates, as a range."""
+        return range(self.start, self.start + self.width)
+
+
+@dataclass(frozen=True)
+class Construction:
+    """Explicit weights in a real layer, with a readout.
+
+    name: what it represents and by which attention, such as "bank/iha". source: where the weights come from, such as
+    "App. B.2". layer: a layer of `iha_theory.attention` on the input [X, I_N], in float64. readout: the output blocks
+    in the order of the target; coordinates that no block names are padding. width: the content's width d. error_bound:
+    None if the weights are exact in exact arithmetic.
+    """
+
+    name: str
+    source: str
+    layer: AttentionLayer
+    readout: tuple[Block, ...]
+    width: int
+    error_bound: float | None = None
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return self.layer.num_heads
+
+    @property
+    def pseudo_heads(self) -> int:
+        """P; 1 for MHA."""
+        return getattr(self.layer, "num_pseudo_heads", 1)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, counted."""
+        return count(self.layer)
+
+    def pick(self, out: Float[Tensor, "batch tokens out"]) -> Float[Tensor, "batch tokens read"]:
+        """The readout's blocks of a layer output, side by side: (batch, tokens, sum of the blocks' widths)."""
+        return torch.cat([out[..., b.start : b.start + b.width] for b in self.readout], dim=-1)
+
+    def __call__(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens read"]:
+        """The layer as self-attention on [X, I_N], then the readout."""
+        inputs = with_positions(x)
+        return self.pick(self.layer(inputs, inputs, inputs))
+
+
+def count(module: nn.Module) -> int:
+    """Number of parameters of a module."""
+    return sum(p.numel() for p in module.parameters())
+
+
+def ceil_sqrt(n: int) -> int:
+    """The least H with H^2 >= n, for n >= 1."""
+    root = 1
+    while root * root < n:
+        root += 1
+    return root

@@ -1,0 +1,133 @@
+"""CPM-3 by a workspace: hard attention writes all N tokens at every position, an MLP counts pairs (Sec. 4.3, App. B.3).
+
+With P the cyclic shift, (P X)_n = X_{n+1 mod N}, the workspace is [X, P X, ..., P^{N-1} X]: token n sees x_n first,
+then its successors. Shift t maps by attention: queries P^t, keys I, one match a row, which hard attention picks.
+
+MHA: N heads, head h shifts by h. IHA: H = P = ceil(sqrt N) heads. As in the filter bank, P^{hH} (P^{jT})^T = P^{hH+j},
+but row (n, 0) of head h now has H matches, one in each pseudo-key j, among which hard attention averages with weight
+1/H; the values carry a factor H. Block h H + j of the output is P^{hH+j} X; those from N on are padding.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sympy import QQ
+from sympy.polys.matrices import DomainMatrix
+from torch import Tensor, nn
+
+from constructions.construction import Block, Construction, ceil_sqrt
+from constructions.mlp import PairCount
+from constructions.polynomial import routing, selectors, transpose
+from iha_theory import exact
+from iha_theory.position_only import PositionWeights, to_layer, with_positions
+
+
+def shift(tokens: int, by: int) -> DomainMatrix:
+    """P^by over the rationals: row n picks token n + by mod N."""
+    return exact.matrix(np.roll(np.eye(tokens, dtype=np.int64), by, axis=1), QQ)
+
+
+def mha_weights(tokens: int, width: int) -> PositionWeights:
+    """N heads."""
+    return PositionWeights(
+        query=tuple(shift(tokens, h) for h in range(tokens)),
+        key=(shift(tokens, 0),) * tokens,
+        value=selectors(width, 1) * tokens,
+        pattern="hard",
+    )
+
+
+def iha_weights(tokens: int, width: int) -> PositionWeights:
+    """ceil(sqrt N) heads and as many pseudo-heads."""
+    heads = ceil_sqrt(tokens)
+    return PositionWeights(
+        query=tuple(shift(tokens, m * heads) for m in range(heads)),
+        key=tuple(transpose(shift(tokens, m)) for m in range(heads)),
+        value=selectors(width, heads, factor=heads),
+        pattern="hard",
+        mixing=routing(heads),
+    )
+
+
+WEIGHTS = {"mha": mha_weights, "iha": iha_weights}
+
+
+def workspace(layer: str, tokens: int, width: int = 1) -> Construction:
+    """The workspace [X, P X, ..., P^{N-1} X] by "mha" or "iha".
+
+    Args:
+        layer: "mha" or "iha".
+        tokens: N = N_max, at least 1.
+        width: the content's width: 1 for values alone, 2 with presence flags.
+
+    Raises:
+        ValueError: tokens or width below 1.
+    """
+    if tokens < 1 or width < 1:
+        raise ValueError(f"tokens and width must be at least 1, got {tokens} and {width}")
+    readout = tuple(Block(f"P^{t} X", t * width, width) for t in range(tokens))
+    return Construction(f"workspace/{layer}", "App. B.3", to_layer(WEIGHTS[layer](tokens, width)), readout, width)
+
+
+@dataclass(frozen=True)
+class CountPairsNetwork:
+    """Attention that writes the workspace, then the MLP that counts: tokens in, counts out."""
+
+    attention: Construction
+    mlp: PairCount
+
+    @property
+    def module(self) -> nn.ModuleList:
+        """All parameters, for counting and saving."""
+        return nn.ModuleList([self.attention.layer, self.mlp])
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        x: Int[Tensor, "batch tokens"],
+        present: Float[Tensor, "batch tokens"] | None = None,
+        *,
+        share_pattern: bool = False,
+    ) -> Int[Tensor, "batch tokens"]:
+        """Counts (batch, tokens) for integer sequences (batch, tokens).
+
+        Args:
+            x: the tokens, N_max to a sequence.
+            present: 1 where there is a token, 0 where there is padding; only for a network built with flags.
+            share_pattern: form the attention pattern once, from the positions, for all sequences; the same function for
+                a position-only layer, and much faster. Otherwise plain self-attention.
+
+        Raises:
+            ValueError: tokens so large that a sum might not be an exact float64, or an output that is not an integer.
+        """
+        largest, factor = int(x.abs().max()), max(self.mlp.modulus + 2, self.attention.heads)
+        if largest * factor >= exact.LARGEST_INTEGER:
+            raise ValueError(f"tokens up to {largest} overflow float64 with M = {self.mlp.modulus}: reduce them mod M")
+        content = x.double().unsqueeze(-1)
+        if present is not None:
+            content = torch.cat((content, present.double().unsqueeze(-1)), dim=-1)
+        inputs = with_positions(content)
+        positions = with_positions(torch.zeros_like(content[:1])) if share_pattern else inputs
+        out = self.attention.layer(positions, positions, inputs)
+        counts = self.mlp(out)
+        if not torch.equal(counts, counts.round()):
+            raise ValueError("the network's output is not an integer")
+        return counts.long()
+
+
+def network(layer: str, tokens: int, modulus: int, coefficient: int, *, flags: bool = False) -> CountPairsNetwork:
+    """The whole construction: N_max or ceil(sqrt N_max) heads, then the MLP of N_max^2 hidden units.
+
+    Args:
+        layer: "mha" or "iha".
+        tokens: N_max, at least 1.
+        modulus: M, at least 1.
+        coefficient: G, any integer.
+        flags: carry presence flags, so that sequences shorter than N_max, padded anywhere, are counted right too.
+    """
+    attention = workspace(layer, tokens, 2 if flags else 1)
+    starts = [block.start for block in attention.readout]
+    mlp = PairCount(starts, attention.layer.out_dim, modulus, coefficient, [s + 1 for s in starts] if flags else None)
+    return CountPairsNetwork(attention, mlp)

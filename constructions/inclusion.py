@@ -1,0 +1,65 @@
+"""MHA is strictly inside IHA (Sec. 4.1, App. B.1): weights for the inclusion, and a witness that it is strict.
+
+Inclusion: alpha_q = alpha_k = alpha_v = 1[m = h] for every pseudo-head, and the collapse picks one row of the own head.
+The P copies of a token have the same key and value, so normalised attention over the copies is attention over the
+tokens. Linear attention sums the copies, so there all pseudo-values but one are 0. The paper picks row 1. With causal
+attention by virtual position only row P sees every copy of its own token (ledger E4).
+
+Strictness: on repeated tokens, X = 1 x^T, all keys and all values of an MHA head are equal, so its output is W_O W_V x:
+linear in x. An IHA head with pseudo-keys k, -k and pseudo-values v, -v, and P - 2 pseudo-heads that are zero, returns
+
+    2 sinh(s) / (2 cosh(s) + P - 2) v,     s = scale <q, k>,
+
+from the row of pseudo-query q: tanh(s) v for P = 2. This is not linear in x. The paper's printed witness has
+pseudo-value +v in place of -v; then P = 2 returns v, which is linear (ledger E8).
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
+
+
+def inclusion(layer: MultiHeadAttention, num_pseudo_heads: int, pick: int = 0) -> InterleavedHeadAttention:
+    """The IHA of App. B.1 that equals an MHA.
+
+    Args:
+        layer: the MHA.
+        num_pseudo_heads: P.
+        pick: the row, from 0, that the collapse reads; negative counts from the end.
+    """
+    iha = InterleavedHeadAttention.from_mha(layer, num_pseudo_heads, noise=0)
+    with torch.no_grad():
+        iha.collapse.zero_()
+        iha.collapse[..., pick] = torch.eye(layer.num_heads)
+        if layer.pattern == "linear":
+            iha.alpha_v[..., 1:] = 0
+    return iha
+
+
+def witness(width: int, num_pseudo_heads: int, generator: torch.Generator) -> InterleavedHeadAttention:
+    """One IHA head of P >= 2 that is not linear on repeated tokens, with random projections, in float64.
+
+    Raises:
+        ValueError: P < 2, with which IHA is an MHA.
+    """
+    if num_pseudo_heads < 2:
+        raise ValueError(f"the witness needs P >= 2, got {num_pseudo_heads}")
+    layer = InterleavedHeadAttention(
+        width, 1, num_pseudo_heads=num_pseudo_heads, out_proj=False, scale=1.0, dtype=torch.float64
+    )
+    with torch.no_grad():
+        for linear in (layer.q_proj, layer.k_proj, layer.v_proj):
+            linear.weight.copy_(torch.randn(width, width, generator=generator, dtype=torch.float64) / width**0.5)
+        for alpha, second in ((layer.alpha_q, 0), (layer.alpha_k, -1), (layer.alpha_v, -1)):
+            alpha.zero_()
+            alpha[0, 0, :2] = torch.tensor([1, second], dtype=torch.float64)
+        layer.collapse.zero_()
+        layer.collapse[..., 0] = 1
+    return layer
+
+
+def repeated(x: Float[Tensor, "batch width"], tokens: int) -> Float[Tensor, "batch tokens width"]:
+    """The input X = 1 x^T, for each x of the batch."""
+    return x.unsqueeze(1).expand(-1, tokens, -1)

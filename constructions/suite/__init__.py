@@ -1,0 +1,64 @@
+"""What `iha-theory verify` runs: named groups of checks, as a list of steps.
+
+- `bank`: the polynomial filter bank on graphs, for all matrices, at large sizes.
+- `cpm3`: CPM-3 for every N_max.
+- `inclusion`: MHA inside IHA, strictly.
+- `mutants`: damaged constructions that the checks must catch.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from constructions.checks import CheckResult
+from constructions.suite import bank, cpm3, inclusion
+from synthetic.graphs import Graph, builtin
+
+GROUPS = ("bank", "cpm3", "inclusion", "strictness")
+GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
+TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
+N_MAX = range(1, 27)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A few checks that run together, and what to call them in the progress bar."""
+
+    label: str
+    run: Callable[[], Iterator[CheckResult]]
+
+
+def steps(
+    groups: Sequence[str] = GROUPS,
+    *,
+    graphs: Sequence[Graph] | None = None,
+    terms: Sequence[int] = TERMS,
+    n_max: range = N_MAX,
+    tasks: Sequence[tuple[int, int]] = cpm3.TASKS,
+    exact_only: bool = False,
+) -> list[Step]:
+    """The steps of some groups.
+
+    Args:
+        groups: of `GROUPS`.
+        graphs: for the bank; None for the built-in ones, together with the checks for all matrices and at large sizes.
+        terms: the k of the bank.
+        n_max: the N_max of CPM-3.
+        tasks: the (M, G) of CPM-3.
+        exact_only: leave out the float64 tier.
+    """
+    out = []
+    if "bank" in groups:
+        for graph in [builtin(name) for name in GRAPHS] if graphs is None else graphs:
+            for k in terms:
+                label = f"{graph.name}, k = {k}"
+                out.append(Step(label, lambda graph=graph, k=k: bank.graph_checks(graph, k, exact_only)))
+        if graphs is None:
+            out.append(Step("every matrix", bank.every_matrix_checks))
+            out.append(Step("N = 128, k = 64", bank.large_checks))
+    if "cpm3" in groups:
+        out += [Step(f"CPM-3, N_max = {n}", lambda n=n: cpm3.checks(range(n, n + 1), tuple(tasks))) for n in n_max]
+    if "inclusion" in groups:
+        out.append(Step("inclusion", lambda: inclusion.inclusion_checks(exact_only)))
+    if "strictness" in groups and not exact_only:
+        out.append(Step("strictness", inclusion.strictness_checks))
+    return out

@@ -1,0 +1,111 @@
+"""Checks of CPM-3: the workspace as an operator, and the network's counts against the task's definition."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from sympy import QQ
+from synthetic.cpm3 import CountPairs, all_sequences
+
+from constructions.checks import CheckResult, exact_error
+from constructions.construction import count
+from constructions.cpm3 import WEIGHTS, CountPairsNetwork, network, workspace
+from iha_theory import exact
+
+EXHAUSTIVE = 100_000
+"""All M^N sequences are run where there are at most this many."""
+SAMPLES = 200
+BATCH_BYTES = 2**27
+
+TASKS = ((1, 3), (2, 5), (3, 7), (3, 8), (4, -9), (5, 11), (7, 2**62 + 1))
+"""(M, G). M = 1 counts all pairs; M divides G - 1 in (2, 5) and (3, 7) only, where order does not matter (ledger
+E1)."""
+
+CLAIMS = {
+    "mha": "CPM-3 by MHA with N_max heads of hard attention, then an MLP",
+    "iha": "CPM-3 by IHA with ceil(sqrt N_max) heads of hard attention, then an MLP",
+}
+
+
+def workspace_exact(layer: str, tokens: int) -> CheckResult:
+    """The workspace's operator over the rationals: block t, row n picks token n + t mod N."""
+    construction = workspace(layer, tokens)
+    shifts = [
+        exact.matrix([[int(j == (n + t) % tokens) for j in range(tokens)] for n in range(tokens)], QQ)
+        for t in range(tokens)
+    ]
+    return CheckResult(
+        id=f"cpm3-workspace/N={tokens}/{layer}/exact",
+        claim=f"{CLAIMS[layer]}: the workspace holds every token at every position",
+        layer=layer,
+        heads=construction.heads,
+        pseudo_heads=construction.pseudo_heads,
+        parameters=construction.parameters,
+        tier="exact",
+        error=exact_error(construction, shifts),
+        bound=0.0,
+        setting={"n_max": tokens},
+        compared="operators over the rationals",
+    )
+
+
+def counts_error(net: CountPairsNetwork, task: CountPairs, tokens: int, seed: int = 0) -> tuple[float, int]:
+    """Largest difference between the network's counts and the task's, and the number of sequences compared.
+
+    All M^N sequences where there are at most `EXHAUSTIVE`; otherwise random ones, with all-equal and increasing ones.
+    A few run as plain self-attention, the rest with a shared pattern.
+    """
+    worst, seen = 0, 0
+    for x in _sequences(task, tokens, seed):
+        targets = torch.from_numpy(task.target(x))
+        inputs = torch.from_numpy(x)
+        counts = net(inputs, share_pattern=True)
+        head = net(inputs[:4])
+        if counts.shape != targets.shape or counts.numel() == 0:
+            raise ValueError(f"cannot compare counts of shapes {tuple(counts.shape)} and {tuple(targets.shape)}")
+        worst = max(worst, int((counts - targets).abs().max()), int((head - targets[:4]).abs().max()))
+        seen += len(x)
+    return float(worst), seen
+
+
+def counts_exact(layer: str, tokens: int, modulus: int, coefficient: int) -> CheckResult:
+    """The network's output as integers, against the histogram count."""
+    task = CountPairs(modulus, coefficient)
+    net = network(layer, tokens, modulus, coefficient)
+    error, seen = counts_error(net, task, tokens)
+    everything = seen == modulus**tokens
+    return CheckResult(
+        id=f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
+        claim=CLAIMS[layer],
+        layer=layer,
+        heads=net.attention.heads,
+        pseudo_heads=net.attention.pseudo_heads,
+        parameters=count(net.module),
+        tier="exact",
+        error=error,
+        bound=0.0,
+        setting={"n_max": tokens, "modulus": modulus, "coefficient": coefficient, "sequences": seen},
+        compared=f"counts of {'all' if everything else 'random'} sequences, as integers",
+    )
+
+
+def _sequences(task: CountPairs, tokens: int, seed: int) -> Iterator[np.ndarray]:
+    if task.modulus**tokens > EXHAUSTIVE:
+        generator = np.random.default_rng(seed)
+        x = generator.integers(0, 4 * task.modulus, (SAMPLES, tokens))
+        x[0], x[1], x[2] = 0, task.modulus - 1, np.arange(tokens)
+        yield x
+        return
+    chunk = max(1, BATCH_BYTES // (8 * tokens**3))
+    for x in all_sequences(task.modulus, tokens):
+        for start in range(0, len(x), chunk):
+            yield x[start : start + chunk]
+
+
+def checks(n_max: range, tasks: tuple[tuple[int, int], ...]) -> Iterator[CheckResult]:
+    """Workspace and counts for each N_max, by both layers."""
+    for tokens in n_max:
+        for layer in WEIGHTS:
+            yield workspace_exact(layer, tokens)
+            for modulus, coefficient in tasks:
+                yield counts_exact(layer, tokens, modulus, coefficient)

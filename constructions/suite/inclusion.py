@@ -1,0 +1,223 @@
+"""Checks that MHA is inside IHA, strictly."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sympy import QQ
+
+from constructions.checks import CheckResult, gamma, largest_ratio
+from constructions.construction import count
+from constructions.inclusion import inclusion, repeated, witness
+from iha_theory import exact
+from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
+from iha_theory.position_only import columns, read
+
+SIZES = ((1, 2), (2, 2), (2, 3), (3, 4))
+"""(H, P) of the inclusion checks."""
+TOKENS, WIDTH = 5, 2
+WITNESS_WIDTH = 6
+
+INCLUSION = "IHA represents every MHA with as many heads"
+STRICTNESS = (
+    "On repeated tokens every MHA is linear and an IHA with P = 2 is tanh(<q, k>) v, so the inclusion is strict"
+)
+
+
+def integer_mha(heads: int, pattern: str, generator: torch.Generator) -> MultiHeadAttention:
+    """A position-only MHA on [X, I_N] with small random integer weights, which exact arithmetic can compare."""
+    layer = MultiHeadAttention(
+        WIDTH + TOKENS,
+        heads,
+        head_dim=3,
+        value_head_dim=2,
+        out_dim=4,
+        pattern=pattern,  # type: ignore[arg-type]
+        scale=1.0,
+        dtype=torch.float64,
+    )
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randint(-3, 4, parameter.shape, generator=generator))
+        for linear in (layer.q_proj, layer.k_proj):
+            linear.weight[:, :WIDTH] = 0
+        layer.v_proj.weight[:, WIDTH:] = 0
+    return layer
+
+
+def real_mha(heads: int, generator: torch.Generator) -> MultiHeadAttention:
+    """A softmax MHA with random real weights: ordinary self-attention, content everywhere."""
+    layer = MultiHeadAttention(4 * heads, heads, bias=True, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_(generator=generator)
+    return layer
+
+
+def operators_error(mha: MultiHeadAttention, iha: InterleavedHeadAttention) -> float:
+    """0.0 if and only if two position-only layers on [X, I_N] are equal for every X."""
+    pairs = zip(columns(read(mha, WIDTH)), columns(read(iha, WIDTH)), strict=True)
+    return max(exact.difference(a, b) for a, b in pairs)
+
+
+def copies_error(mha: MultiHeadAttention, iha: InterleavedHeadAttention) -> float:
+    """0.0 if the pseudo-heads of head h are all exactly head h of the MHA, and the collapse reads each head once.
+
+    Then all copies of a token have the key and value of the MHA, for every input: the P copies share its softmax
+    weight, and every row returns the MHA's output. Differences are over the rationals, of the projections after mixing.
+    """
+    worst = 0.0
+    for name, alpha in (("q_proj", iha.alpha_q), ("k_proj", iha.alpha_k), ("v_proj", iha.alpha_v)):
+        for kind in ("weight", "bias"):
+            own, mixed = (_blocks(layer, f"{name}.{kind}") for layer in (mha, iha))
+            for h in range(mha.num_heads):
+                for j in range(iha.num_pseudo_heads):
+                    coefficients = [exact.element(QQ, x) for x in alpha[:, h, j].tolist()]
+                    worst = max(worst, exact.difference([exact.combination(coefficients, mixed)], [own[h]]))
+    collapse = exact.matrix(iha.collapse.sum(-1), QQ)
+    worst = max(worst, exact.difference([collapse], [exact.identity(mha.num_heads, QQ)]))
+    for kind in ("weight", "bias"):
+        own, new = (exact.matrix(layer.get_parameter(f"out_proj.{kind}").reshape(1, -1), QQ) for layer in (mha, iha))
+        worst = max(worst, exact.difference([own], [new]))
+    return worst
+
+
+def _blocks(layer: torch.nn.Module, name: str) -> list[Any]:
+    heads: int = layer.num_heads  # type: ignore[assignment]
+    return [exact.matrix(block.reshape(1, -1), QQ) for block in layer.get_parameter(name).chunk(heads)]
+
+
+def outputs_error(mha: MultiHeadAttention, iha: InterleavedHeadAttention, seed: int = 0) -> tuple[float, float]:
+    """Largest difference of two softmax layers on normal inputs, relative to the sizes behind it, and the bound to
+    meet.
+
+    An error delta in the logits changes softmax weights by a factor of at most e^(2 delta), and delta is at most
+    gamma_(2E + d_k + H) |q||k| with the norms of absolute weights; then come averages over N P values and the
+    projection.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(8, TOKENS, mha.embed_dim, dtype=torch.float64, generator=generator)
+    with torch.no_grad():
+        gap = iha(x, x, x) - mha(x, x, x)
+        q, k, v = (
+            x.abs() @ linear.weight.abs().T + linear.bias.abs() for linear in (mha.q_proj, mha.k_proj, mha.v_proj)
+        )
+        heads, d = mha.num_heads, mha.head_dim
+        logits = mha.scale * float((q.amax((0, 1)) * k.amax((0, 1))).view(heads, d).sum(-1).max())
+        assert mha.out_proj is not None
+        largest = v.amax((0, 1)) @ mha.out_proj.weight.abs().T + mha.out_proj.bias.abs()
+    operations = 2 * mha.embed_dim + d + heads
+    bound = 2 * (2 * gamma(operations) * (1 + logits) + gamma(TOKENS * iha.num_pseudo_heads * 2 + operations))
+    return largest_ratio(gap, largest.expand_as(gap)), bound
+
+
+def witness_error(layer: InterleavedHeadAttention, seed: int = 0) -> tuple[float, float, float]:
+    """Of the witness on repeated tokens: largest error against 2 sinh(s) / (2 cosh(s) + P - 2) v; bound; departure from
+    linear.
+
+    The departure is the largest |f(2x) - 2 f(x)| of the *layer's* outputs; errors are relative to the size of v.
+    """
+    width, pseudo = layer.embed_dim, layer.num_pseudo_heads
+    x = torch.from_numpy(np.random.default_rng(seed).standard_normal((16, width)))
+    wq, wk, wv = (linear.weight.detach() for linear in (layer.q_proj, layer.k_proj, layer.v_proj))
+
+    def formula(x: torch.Tensor) -> torch.Tensor:
+        s = ((x @ wq.T) * (x @ wk.T)).sum(-1, keepdim=True)
+        return 2 * s.sinh() / (2 * s.cosh() + pseudo - 2) * (x @ wv.T)
+
+    with torch.no_grad():
+        once, twice = (layer(*[repeated(t * x, TOKENS)] * 3) for t in (1, 2))
+        scale = (x.abs() @ wv.abs().T).unsqueeze(1).expand_as(once)
+        error = largest_ratio(once - formula(x).unsqueeze(1), scale)
+        logits = float(((x.abs() @ wq.abs().T) * (x.abs() @ wk.abs().T)).sum(-1).max())
+    departure = float((twice - 2 * once).abs().max())
+    bound = 4 * gamma(3 * width + 2 * TOKENS * pseudo + 16) * (1 + logits)
+    return error, bound, departure
+
+
+def repeated_mha_error(layer: MultiHeadAttention, seed: int = 0) -> tuple[float, float]:
+    """Of a softmax MHA without biases on repeated tokens: largest error against W_O W_V x, and the bound to meet."""
+    assert layer.out_proj is not None
+    x = torch.from_numpy(np.random.default_rng(seed).standard_normal((16, layer.embed_dim)))
+    with torch.no_grad():
+        out = layer(*[repeated(x, TOKENS)] * 3)
+        linear = x @ layer.v_proj.weight.T @ layer.out_proj.weight.T
+        scale = x.abs() @ layer.v_proj.weight.abs().T @ layer.out_proj.weight.abs().T
+    error = largest_ratio(out - linear.unsqueeze(1), scale.unsqueeze(1).expand_as(out))
+    return error, gamma(4 * layer.embed_dim + 4 * TOKENS)
+
+
+def inclusion_checks(exact_only: bool) -> Iterator[CheckResult]:
+    """MHA inside IHA: linear and hard attention as operators, softmax by its weights and by its outputs."""
+    for heads, pseudo in SIZES:
+        generator = torch.Generator().manual_seed(heads)
+        for pattern in ("linear", "hard"):
+            mha = integer_mha(heads, pattern, generator)
+            iha = inclusion(mha, pseudo)
+            yield _inclusion(pattern, iha, "exact", operators_error(mha, iha), 0.0, "operators over the rationals")
+        mha = real_mha(heads, generator)
+        iha = inclusion(mha, pseudo)
+        yield _inclusion("softmax", iha, "exact", copies_error(mha, iha), 0.0, "every pseudo-head's weights")
+        if not exact_only:
+            yield _inclusion("softmax", iha, "float64", *outputs_error(mha, iha), "outputs on normal inputs")
+
+
+def strictness_checks() -> Iterator[CheckResult]:
+    """The witness for P = 2, 3, 5, and MHA on repeated tokens."""
+    for pseudo in (2, 3, 5):
+        layer = witness(WITNESS_WIDTH, pseudo, torch.Generator().manual_seed(pseudo))
+        error, bound, departure = witness_error(layer)
+        if departure < 1e3 * bound:
+            error = float("inf")
+        yield CheckResult(
+            id=f"strictness/P={pseudo}/iha/float64",
+            claim=STRICTNESS,
+            layer="iha",
+            heads=1,
+            pseudo_heads=pseudo,
+            parameters=count(layer),
+            tier="float64",
+            error=error,
+            bound=bound,
+            setting={"width": WITNESS_WIDTH, "tokens": TOKENS, "departure_from_linear": departure},
+            compared="outputs on repeated tokens against the closed form",
+        )
+    for heads in (1, 2, 3):
+        generator = torch.Generator().manual_seed(heads)
+        layer = MultiHeadAttention(4 * heads, heads, dtype=torch.float64)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.normal_(generator=generator)
+        error, bound = repeated_mha_error(layer)
+        yield CheckResult(
+            id=f"strictness/H={heads}/mha/float64",
+            claim=STRICTNESS,
+            layer="mha",
+            heads=heads,
+            pseudo_heads=1,
+            parameters=count(layer),
+            tier="float64",
+            error=error,
+            bound=bound,
+            setting={"width": layer.embed_dim, "tokens": TOKENS},
+            compared="outputs on repeated tokens against W_O W_V x",
+        )
+
+
+def _inclusion(
+    pattern: str, iha: InterleavedHeadAttention, tier: str, error: float, bound: float, compared: str
+) -> CheckResult:
+    return CheckResult(
+        id=f"inclusion/{pattern}/H={iha.num_heads}/P={iha.num_pseudo_heads}/iha/{tier}",
+        claim=INCLUSION,
+        layer="iha",
+        heads=iha.num_heads,
+        pseudo_heads=iha.num_pseudo_heads,
+        parameters=count(iha),
+        tier=tier,  # type: ignore[arg-type]
+        error=error,
+        bound=bound,
+        setting={"pattern": pattern},
+        compared=compared,
+    )

@@ -1,0 +1,67 @@
+"""What commands write: strict JSON, tables, progress."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from iha_theory import __version__
+
+Item = TypeVar("Item")
+JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
+
+
+def console(json_target: str | None = None) -> Console:
+    """Where tables go: standard output, or standard error when that is taken by JSON. Never wraps when piped."""
+    stream = sys.stderr if json_target == "-" else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 110, highlight=False)
+
+
+def prepare_json(target: str | None) -> None:
+    """Makes sure that the JSON can be written, before any work is done.
+
+    Raises:
+        OSError: the file cannot be opened for writing.
+    """
+    if target not in (None, "-"):
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+
+
+def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> None:
+    """Writes {"schema", "version", ...fields} as strict JSON (no NaN) to a file, to standard output, or nowhere."""
+    if target is None:
+        return
+    content = {"schema": f"iha-theory/{command}/1", "version": __version__, **fields}
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        Path(target).write_text(text, encoding="utf-8")
+
+
+def progress(items: Sequence[tuple[str, Item]], description: str) -> Iterator[Item]:
+    """The items of (label, item) pairs, with a progress bar on standard error that names the current one."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=len(items))
+        for label, item in items:
+            bar.update(task, description=f"{description}: {label}")
+            yield item
+            bar.advance(task)
+
+
+def table(headings: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:
+    """A plain table; headings are (text, right-aligned)."""
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for text, right in headings:
+        out.add_column(text, justify="right" if right else "left")
+    for row in rows:
+        out.add_row(*row)
+    return out

@@ -1,0 +1,150 @@
+"""Exact matrices: over the rationals, modulo primes, or over a polynomial ring (sympy's DomainMatrix, flint below).
+
+A float64 is a dyadic rational, so weights pass from torch to the rationals, and modulo an odd prime, without rounding.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sympy import GF, QQ, prevprime
+from sympy.polys.matrices import DomainMatrix
+from torch import Tensor
+
+Domain = Any
+"""A sympy domain: QQ, GF(p), or a polynomial ring over one of them."""
+
+LARGEST_INTEGER = 2**53
+"""Every integer up to this size is a float64."""
+
+
+def gf(prime: int) -> Domain:
+    """The integers modulo a prime, with representatives 0 .. prime - 1."""
+    return GF(prime, symmetric=False)
+
+
+def element(domain: Domain, x: Any) -> Any:
+    """A number of Python, numpy or torch as an element of the domain, without rounding.
+
+    Raises:
+        ValueError: NaN or an infinity.
+    """
+    if isinstance(x, int | np.integer):
+        return domain(int(x))
+    if isinstance(x, float | np.floating):
+        if not math.isfinite(x):
+            raise ValueError(f"{x} is not a number that can be checked exactly")
+        numerator, denominator = float(x).as_integer_ratio()
+        return domain(numerator) / domain(denominator) if denominator != 1 else domain(numerator)
+    return domain.convert(x)
+
+
+def matrix(rows: Any, domain: Domain) -> DomainMatrix:
+    """A matrix over the domain from a 2-D array, tensor or nested list of numbers, without rounding.
+
+    Raises:
+        ValueError: an entry that is NaN or infinite, or an array that is not 2-D with at least one entry.
+    """
+    if isinstance(rows, Tensor):
+        rows = rows.detach().cpu().double().numpy()
+    array = np.asarray(rows) if not isinstance(rows, np.ndarray) else rows
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(f"expected a non-empty matrix, got shape {array.shape}")
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():
+        entries = [[domain(int(x)) for x in row] for row in array.tolist()]
+    else:
+        entries = [[element(domain, x) for x in row] for row in array.tolist()]
+    return DomainMatrix(entries, array.shape, domain).to_dense()
+
+
+def identity(size: int, domain: Domain) -> DomainMatrix:
+    """The identity matrix."""
+    return DomainMatrix.eye(size, domain).to_dense()
+
+
+def zeros(shape: tuple[int, int], domain: Domain) -> DomainMatrix:
+    """The zero matrix."""
+    return DomainMatrix.zeros(shape, domain).to_dense()
+
+
+def combination(coefficients: Iterable[Any], matrices: Iterable[DomainMatrix]) -> DomainMatrix | None:
+    """sum_i c_i M_i without the terms whose coefficient is 0; None if that leaves nothing."""
+    total = None
+    for c, m in zip(coefficients, matrices, strict=True):
+        if c:
+            term = m if c == m.domain.one else m * c
+            total = term if total is None else total + term
+    return total
+
+
+def to_float64(m: DomainMatrix) -> Tensor:
+    """The matrix as a float64 tensor, every entry exactly.
+
+    Residues modulo a prime below 2^53 become the integers that represent them.
+
+    Raises:
+        OverflowError: an entry that float64 cannot hold.
+    """
+    floats = []
+    for x in m.to_list_flat():
+        numerator, denominator = (int(x.numerator), int(x.denominator)) if m.domain == QQ else (int(x), 1)
+        value = numerator / denominator if abs(numerator) < 2**1000 else math.inf
+        if not math.isfinite(value) or value.as_integer_ratio() != (numerator, denominator):
+            raise OverflowError("an entry is not a float64")
+        floats.append(value)
+    return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)
+
+
+def residues(m: DomainMatrix, prime: int) -> DomainMatrix:
+    """A rational matrix modulo a prime that divides none of its denominators."""
+    field = gf(prime)
+    entries = [field(int(x.numerator)) / field(int(x.denominator)) for x in m.to_list_flat()]
+    rows, columns = m.shape
+    return DomainMatrix([entries[i * columns : (i + 1) * columns] for i in range(rows)], m.shape, field).to_dense()
+
+
+def primes_beyond(bound: int) -> Iterator[int]:
+    """The largest primes below 2^53, as many as it takes for their product to exceed the bound.
+
+    Two integers that are equal modulo all of them, and differ by less than their product, are equal (Chinese
+    remainders). Every residue is a float64.
+    """
+    prime, product = LARGEST_INTEGER, 1
+    while product <= bound:
+        prime = int(prevprime(prime))
+        product *= prime
+        yield prime
+
+
+def difference(a: Sequence[DomainMatrix | None], b: Sequence[DomainMatrix | None]) -> float:
+    """Largest difference of entries between two lists of matrices (None = 0): 0.0 if and only if they are equal.
+
+    Over the rationals max |a - b|, rounded up to the smallest positive float64 if it is not 0; elsewhere, where size
+    means nothing, the number of entries that differ.
+    """
+    worst = 0.0
+    for x, y in zip(a, b, strict=True):
+        gap = _gap(x, y)
+        if gap is None or gap.is_zero_matrix:
+            continue
+        entries = [e for e in gap.to_list_flat() if e]
+        if gap.domain == QQ:
+            largest = max(abs(e) for e in entries)
+            try:
+                size = int(largest.numerator) / int(largest.denominator)
+            except OverflowError:
+                size = float(np.finfo(np.float64).max)
+            worst = max(worst, size, float(np.finfo(np.float64).tiny))
+        else:
+            worst += len(entries)
+    return worst
+
+
+def _gap(x: DomainMatrix | None, y: DomainMatrix | None) -> DomainMatrix | None:
+    if x is not None and y is not None:
+        if x.shape != y.shape:
+            raise ValueError(f"shapes {x.shape} and {y.shape} differ")
+        return x - y
+    return x if y is None else y

@@ -1,0 +1,300 @@
+"""Position-only layers: their weights split by position and content, and their operator, exactly.
+
+On the input [X, I_N] (content X of width d, one-hot positions; Sec. 3.1) a layer is **position-only** if its queries
+and keys use no content and its values no positions. Then its attention maps are fixed, and the layer is one linear map
+
+    X  ->  concat_o sum_m U[o,m] X B_m,      U[o,m] = sum_{h,j,j'} R[o,h,j] alpha_v[m,h,j'] S_h[j,j'],
+
+with S_h[j,j'] in R^{N x N} the map from the pseudo-queries j to the pseudo-keys j' of head h and B_m in R^{d x d_v}
+the value weights. MHA is the case P = 1, alpha_v = R = 1. Two such layers are equal for every X if and only if these
+maps are, so a check that compares them holds for all X at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sympy import QQ
+from sympy.polys.matrices import DomainMatrix
+from torch import Tensor, nn
+
+from iha_theory import exact
+from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
+from iha_theory.attention.base import AttentionLayer
+from iha_theory.attention.patterns import Pattern
+from iha_theory.exact import Domain
+
+Matrix = DomainMatrix | Tensor
+
+
+class NotPositionOnlyError(ValueError):
+    """The layer's attention depends on content, or its values on positions: it is not one linear map of X."""
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """IHA's mixing: alpha_q, alpha_k, alpha_v (H, H, P) indexed [m, h, j]; collapse (H, H, P) [output head, h, j]."""
+
+    alpha_q: np.ndarray
+    alpha_k: np.ndarray
+    alpha_v: np.ndarray
+    collapse: np.ndarray
+
+
+@dataclass(frozen=True)
+class PositionWeights:
+    """Weights of a position-only layer on [X, I_N], exact or float.
+
+    query, key: for each head (N, d_k), row n the query of position n. value: for each head (d, d_v), integers or
+    elements of the domain. mixing: None for MHA. out: (H d_v, D) or None for no output projection.
+    """
+
+    query: tuple[Matrix, ...]
+    key: tuple[Matrix, ...]
+    value: tuple[Any, ...]
+    pattern: Pattern
+    mixing: Mixing | None = None
+    out: Matrix | None = None
+
+    @property
+    def num_heads(self) -> int:
+        """H."""
+        return len(self.query)
+
+    @property
+    def tokens(self) -> int:
+        """N."""
+        return self.query[0].shape[0]
+
+    @property
+    def width(self) -> int:
+        """The content's width, d."""
+        return self.value[0].shape[0]
+
+
+def with_positions(x: Tensor) -> Tensor:
+    """The input [X, I_N] of width d + N, for X of shape (batch, N, d)."""
+    batch, tokens, _ = x.shape
+    return torch.cat((x, torch.eye(tokens, dtype=x.dtype, device=x.device).expand(batch, -1, -1)), dim=-1)
+
+
+def to_layer(weights: PositionWeights) -> AttentionLayer:
+    """The torch layer, in float64, that has these weights on the input [X, I_N]; scale 1.
+
+    Raises:
+        OverflowError: an exact weight that float64 cannot hold.
+    """
+    tokens, width = weights.tokens, weights.width
+    head_dim, value_head_dim = weights.query[0].shape[1], weights.value[0].shape[1]
+    common: dict[str, Any] = {
+        "head_dim": head_dim,
+        "value_head_dim": value_head_dim,
+        "out_proj": weights.out is not None,
+        "out_dim": None if weights.out is None else weights.out.shape[1],
+        "pattern": weights.pattern,
+        "scale": 1.0,
+        "dtype": torch.float64,
+    }
+    if weights.mixing is None:
+        layer: AttentionLayer = MultiHeadAttention(tokens + width, weights.num_heads, **common)
+    else:
+        pseudo = weights.mixing.alpha_q.shape[2]
+        layer = InterleavedHeadAttention(tokens + width, weights.num_heads, num_pseudo_heads=pseudo, **common)
+    with torch.no_grad():
+        for linear, blocks, at in (
+            (layer.q_proj, weights.query, slice(width, None)),
+            (layer.k_proj, weights.key, slice(width, None)),
+            (layer.v_proj, weights.value, slice(0, width)),
+        ):
+            linear.weight.zero_()
+            rows = linear.weight.unflatten(0, (weights.num_heads, -1))
+            for h, block in enumerate(blocks):
+                rows[h, :, at] = _floats(block).T
+        if weights.out is not None:
+            assert layer.out_proj is not None
+            layer.out_proj.weight.copy_(_floats(weights.out).T)
+        if weights.mixing is not None:
+            for name in ("alpha_q", "alpha_k", "alpha_v", "collapse"):
+                values = getattr(weights.mixing, name).astype(np.float64)
+                layer.get_parameter(name).copy_(torch.from_numpy(values))
+    return layer
+
+
+def _floats(block: Any) -> Tensor:
+    if isinstance(block, DomainMatrix):
+        return exact.to_float64(block)
+    return torch.as_tensor(block, dtype=torch.float64)
+
+
+def read(layer: nn.Module, width: int, domain: Domain = QQ) -> PositionWeights:
+    """The weights of a torch layer on the input [X, I_N], split by position and content, exactly.
+
+    Args:
+        layer: a `MultiHeadAttention` or an `InterleavedHeadAttention` of embed_dim N + width.
+        width: the content's width d.
+        domain: QQ, or a prime field into which the weights are mapped.
+
+    Raises:
+        NotPositionOnlyError: content in queries or keys, positions in values, a bias, rotary positions or a window.
+        ValueError: a weight that is NaN or infinite; a scale other than 1; a layer of another kind.
+    """
+    if not isinstance(layer, MultiHeadAttention | InterleavedHeadAttention):
+        raise ValueError(f"cannot read a {type(layer).__name__} exactly: accepted are MHA and IHA of this project")
+    if layer.scale != 1:
+        raise ValueError(f"exact evaluation needs scale 1, the layer has {layer.scale}")
+    for name, parameter in layer.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise ValueError(f"{name} holds a value that is NaN or infinite")
+        if name.endswith("bias"):
+            raise NotPositionOnlyError(f"{name}: a bias makes the map affine, not linear")
+    if layer.rotary or layer.window:
+        raise NotPositionOnlyError("rotary positions and windows are not part of the weights")
+
+    cache: dict[bytes, DomainMatrix] = {}
+
+    def once(block: Tensor) -> DomainMatrix:  # heads often share a block, such as the identity
+        key = block.contiguous().numpy().tobytes()
+        if key not in cache:
+            cache[key] = exact.matrix(block, domain)
+        return cache[key]
+
+    def split(linear: nn.Linear, keep: slice, drop: slice, what: str) -> tuple[DomainMatrix, ...]:
+        weight = linear.weight.detach().cpu().double().unflatten(0, (layer.num_heads, -1))
+        if bool(weight[:, :, drop].any()):
+            raise NotPositionOnlyError(what)
+        return tuple(once(block[:, keep].T) for block in weight)
+
+    contents, positions = slice(0, width), slice(width, None)
+    mixing = None
+    if isinstance(layer, InterleavedHeadAttention):
+        collapse = layer.collapse
+        if layer.collapse_kind == "per_head":
+            collapse = torch.diag_embed(collapse.T).permute(1, 2, 0)  # [o, h, j] = 1[o = h] collapse[h, j]
+        mixing = Mixing(*(_elements(a, domain) for a in (layer.alpha_q, layer.alpha_k, layer.alpha_v, collapse)))
+    return PositionWeights(
+        query=split(layer.q_proj, positions, contents, "the queries use content"),
+        key=split(layer.k_proj, positions, contents, "the keys use content"),
+        value=split(layer.v_proj, contents, positions, "the values use positions"),
+        pattern=layer.pattern,
+        mixing=mixing,
+        out=None if layer.out_proj is None else once(layer.out_proj.weight.detach().cpu().double().T),
+    )
+
+
+def _elements(parameter: Tensor, domain: Domain) -> np.ndarray:
+    flat = [exact.element(domain, x) for x in parameter.detach().cpu().double().flatten().tolist()]
+    array = np.empty(len(flat), dtype=object)
+    array[:] = flat
+    return array.reshape(parameter.shape)
+
+
+def columns(weights: PositionWeights) -> Iterator[list[DomainMatrix | None]]:
+    """The layer's operator, one output coordinate c at a time: for each content coordinate a the (N, N) matrix
+
+        M[i, j] = d out[i, c] / d X[j, a],    None for 0.
+
+    One head is in memory at a time, unless there is an output projection.
+
+    Raises:
+        ValueError: the softmax pattern, which has no exact value.
+    """
+    coordinates = _head_columns(weights)
+    if weights.out is None:
+        yield from coordinates
+        return
+    heads = list(coordinates)
+    mix = weights.out.transpose().to_list()  # type: ignore[union-attr]
+    for coefficients in mix:
+        yield [
+            _sum((c, column[a]) for c, column in zip(coefficients, heads, strict=True)) for a in range(weights.width)
+        ]
+
+
+def _head_columns(weights: PositionWeights) -> Iterator[list[DomainMatrix | None]]:
+    domain = weights.query[0].domain  # type: ignore[union-attr]
+    values = [v if isinstance(v, DomainMatrix) else exact.matrix(v, domain) for v in weights.value]
+    rows = [v.to_list() for v in values]
+    for maps in _maps(weights, domain):
+        for b in range(values[0].shape[1]):
+            yield [_sum((rows[m][a][b], u) for m, u in maps.items()) for a in range(weights.width)]
+
+
+def _maps(weights: PositionWeights, domain: Domain) -> Iterator[dict[int, DomainMatrix]]:
+    """For each output head o the maps U[o, m] of the module docstring that are not 0, by m."""
+    heads = range(weights.num_heads)
+    mixing = weights.mixing or _no_mixing(weights.num_heads)
+    alpha_q, alpha_k, alpha_v, collapse = (
+        np.vectorize(lambda x: exact.element(domain, x), otypes=[object])(a)
+        for a in (mixing.alpha_q, mixing.alpha_k, mixing.alpha_v, mixing.collapse)
+    )
+    pseudo = range(alpha_q.shape[2])
+    queries = [[exact.combination(alpha_q[:, h, j], weights.query) for j in pseudo] for h in heads]  # type: ignore
+    keys = [[exact.combination(alpha_k[:, h, j], weights.key) for j in pseudo] for h in heads]  # type: ignore
+    if weights.pattern == "hard":
+        patterns = {
+            (h, j): _hard_maps(queries[h][j], keys[h], weights.tokens, domain)
+            for h in heads
+            for j in pseudo
+            if any(collapse[:, h, j])
+        }
+        for o in heads:
+            yield {
+                m: total
+                for m in heads
+                if (
+                    total := _sum(
+                        (collapse[o, h, j] * alpha_v[m, h, i], s)
+                        for (h, j), row in patterns.items()
+                        for i, s in enumerate(row)
+                    )
+                )
+                is not None
+            }
+    elif weights.pattern == "linear":  # bilinear in queries and keys: collapse the queries and mix the keys first
+        for o in heads:
+            maps = {}
+            for m in heads:
+                total = None
+                for h in heads:
+                    q, k = (
+                        _sum(zip(collapse[o, h], queries[h], strict=True)),
+                        _sum(zip(alpha_v[m, h], keys[h], strict=True)),
+                    )
+                    if q is not None and k is not None:
+                        s = q * k.transpose()
+                        total = s if total is None else total + s
+                if total is not None:
+                    maps[m] = total
+            yield maps
+    else:
+        raise ValueError("softmax attention has no exact operator: accepted patterns are linear and hard")
+
+
+def _hard_maps(
+    query: DomainMatrix | None, keys: list[DomainMatrix | None], tokens: int, domain: Domain
+) -> list[DomainMatrix]:
+    """Hard attention of one pseudo-query over the pseudo-keys of its head: for each pseudo-key the (N, N) map."""
+    if domain != QQ:
+        raise ValueError("hard attention compares sizes, which needs the rationals")
+    none = exact.zeros((tokens, tokens), domain)
+    scores = [none if query is None or k is None else query * k.transpose() for k in keys]
+    lists = [s.to_list() for s in scores]
+    maps = [[[domain.zero] * tokens for _ in range(tokens)] for _ in keys]
+    for n in range(tokens):
+        best = max(max(s[n]) for s in lists)
+        ties = [(i, t) for i, s in enumerate(lists) for t in range(tokens) if s[n][t] == best]
+        for i, t in ties:
+            maps[i][n][t] = domain(1) / domain(len(ties))
+    return [DomainMatrix(m, (tokens, tokens), domain).to_dense() for m in maps]
+
+
+def _no_mixing(heads: int) -> Mixing:
+    own = np.eye(heads, dtype=np.int64)[:, :, None]
+    return Mixing(own, own, own, own)
+
+
+def _sum(terms: Any) -> DomainMatrix | None:
+    pairs = [(c, m) for c, m in terms if c and m is not None]
+    return exact.combination([c for c, _ in pairs], [m for _, m in pairs])
