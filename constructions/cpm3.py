@@ -111,23 +111,31 @@ class CountPairsNetwork:
         inputs = with_positions(content)
         positions = with_positions(torch.zeros_like(content[:1])) if share_pattern else inputs
         out = self.attention.layer(positions, positions, inputs)
-        counts = self.mlp(out)
+        counts = self.mlp_of(out.flatten(0, 1)).view(x.shape)
         if not torch.equal(counts, counts.round()):
             raise ValueError("the network's output is not an integer")
         return counts.long()
 
+    def mlp_of(self, rows: Float[Tensor, "rows width"]) -> Float[Tensor, " rows"]:
+        """The MLP of every row, run once for rows that are equal: a token's count depends on its workspace alone."""
+        generator = torch.Generator().manual_seed(0)
+        codes = rows @ torch.rand(rows.shape[1], dtype=rows.dtype, generator=generator)
+        _, first, inverse = np.unique(codes.numpy(), return_index=True, return_inverse=True)
+        distinct, at = rows[torch.from_numpy(first)], torch.from_numpy(inverse)
+        if not torch.equal(distinct[at], rows):  # two different rows of one code, or NaN
+            return self.mlp(rows)
+        return self.mlp(distinct)[at]
 
-def network(layer: str, tokens: int, modulus: int, coefficient: int, *, flags: bool = False) -> CountPairsNetwork:
+
+def network(attention: Construction, modulus: int, coefficient: int, *, flags: bool = False) -> CountPairsNetwork:
     """The whole construction: N_max or ceil(sqrt N_max) heads, then the MLP of N_max^2 hidden units.
 
     Args:
-        layer: "mha" or "iha".
-        tokens: N_max, at least 1.
+        attention: the workspace, of width 2 with flags.
         modulus: M, at least 1.
         coefficient: G, any integer.
-        flags: carry presence flags, so that sequences shorter than N_max, padded anywhere, are counted right too.
+        flags: use presence flags, so that sequences shorter than N_max, padded anywhere, are counted right too.
     """
-    attention = workspace(layer, tokens, 2 if flags else 1)
     starts = [block.start for block in attention.readout]
     mlp = PairCount(starts, attention.layer.out_dim, modulus, coefficient, [s + 1 for s in starts] if flags else None)
     return CountPairsNetwork(attention, mlp)

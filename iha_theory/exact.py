@@ -87,13 +87,19 @@ def to_float64(m: DomainMatrix) -> Tensor:
     Raises:
         OverflowError: an entry that float64 cannot hold.
     """
-    floats = []
-    for x in m.to_list_flat():
-        numerator, denominator = (int(x.numerator), int(x.denominator)) if m.domain == QQ else (int(x), 1)
-        value = numerator / denominator if abs(numerator) < 2**1000 else math.inf
-        if not math.isfinite(value) or value.as_integer_ratio() != (numerator, denominator):
-            raise OverflowError("an entry is not a float64")
-        floats.append(value)
+    entries = m.to_list_flat()
+    numerators = [int(x.numerator) for x in entries] if m.domain == QQ else [int(x) for x in entries]
+    if max(map(abs, numerators)) > 2**1000:
+        raise OverflowError("an entry is too large for float64")
+    if m.domain == QQ:
+        denominators = [int(x.denominator) for x in entries]
+        floats = [n / d for n, d in zip(numerators, denominators, strict=True)]
+        kept = all(f.as_integer_ratio() == (n, d) for f, n, d in zip(floats, numerators, denominators, strict=True))
+    else:
+        floats = list(map(float, numerators))
+        kept = all(abs(n) <= LARGEST_INTEGER for n in numerators)
+    if not kept:
+        raise OverflowError("an entry is not a float64")
     return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)
 
 

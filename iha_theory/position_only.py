@@ -102,6 +102,14 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
     else:
         pseudo = weights.mixing.alpha_q.shape[2]
         layer = InterleavedHeadAttention(tokens + width, weights.num_heads, num_pseudo_heads=pseudo, **common)
+    known: dict[int, Tensor] = {}  # heads often share a block
+
+    def floats(block: Any) -> Tensor:
+        if id(block) not in known:
+            exactly = isinstance(block, DomainMatrix)
+            known[id(block)] = exact.to_float64(block) if exactly else torch.as_tensor(block, dtype=torch.float64)
+        return known[id(block)]
+
     with torch.no_grad():
         for linear, blocks, at in (
             (layer.q_proj, weights.query, slice(width, None)),
@@ -111,21 +119,15 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
             linear.weight.zero_()
             rows = linear.weight.unflatten(0, (weights.num_heads, -1))
             for h, block in enumerate(blocks):
-                rows[h, :, at] = _floats(block).T
+                rows[h, :, at] = floats(block).T
         if weights.out is not None:
             assert layer.out_proj is not None
-            layer.out_proj.weight.copy_(_floats(weights.out).T)
+            layer.out_proj.weight.copy_(floats(weights.out).T)
         if weights.mixing is not None:
             for name in ("alpha_q", "alpha_k", "alpha_v", "collapse"):
                 values = getattr(weights.mixing, name).astype(np.float64)
                 layer.get_parameter(name).copy_(torch.from_numpy(values))
     return layer
-
-
-def _floats(block: Any) -> Tensor:
-    if isinstance(block, DomainMatrix):
-        return exact.to_float64(block)
-    return torch.as_tensor(block, dtype=torch.float64)
 
 
 def read(layer: nn.Module, width: int, domain: Domain = QQ) -> PositionWeights:
@@ -253,21 +255,11 @@ def _maps(weights: PositionWeights, domain: Domain) -> Iterator[dict[int, Domain
                 is not None
             }
     elif weights.pattern == "linear":  # bilinear in queries and keys: collapse the queries and mix the keys first
+        mixed_keys = {(m, h): _sum(zip(alpha_v[m, h], keys[h], strict=True)) for m in heads for h in heads}
         for o in heads:
-            maps = {}
-            for m in heads:
-                total = None
-                for h in heads:
-                    q, k = (
-                        _sum(zip(collapse[o, h], queries[h], strict=True)),
-                        _sum(zip(alpha_v[m, h], keys[h], strict=True)),
-                    )
-                    if q is not None and k is not None:
-                        s = q * k.transpose()
-                        total = s if total is None else total + s
-                if total is not None:
-                    maps[m] = total
-            yield maps
+            collapsed = {h: _sum(zip(collapse[o, h], queries[h], strict=True)) for h in heads if any(collapse[o, h])}
+            maps = {m: _products([(q, mixed_keys[m, h]) for h, q in collapsed.items()]) for m in heads}
+            yield {m: u for m, u in maps.items() if u is not None}
     else:
         raise ValueError("softmax attention has no exact operator: accepted patterns are linear and hard")
 
@@ -288,6 +280,16 @@ def _hard_maps(
         for i, t in ties:
             maps[i][n][t] = domain(1) / domain(len(ties))
     return [DomainMatrix(m, (tokens, tokens), domain).to_dense() for m in maps]
+
+
+def _products(pairs: list[tuple[DomainMatrix | None, DomainMatrix | None]]) -> DomainMatrix | None:
+    """sum Q K^T over the pairs of which neither is 0."""
+    total = None
+    for q, k in pairs:
+        if q is not None and k is not None:
+            s = q * k.transpose()
+            total = s if total is None else total + s
+    return total
 
 
 def _no_mixing(heads: int) -> Mixing:

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from sympy import QQ, ring
 from sympy.polys.matrices import DomainMatrix
-from synthetic.polynomial import power_blocks, power_blocks_float
 
 from constructions.checks import CheckResult, exact_error, float64_error, gamma
 from constructions.construction import Construction
@@ -15,6 +14,7 @@ from constructions.polynomial import WEIGHTS, bank, powers
 from iha_theory import exact
 from iha_theory.position_only import columns
 from synthetic.graphs import Graph
+from synthetic.polynomial import power_blocks, power_blocks_float
 
 WIDTH = 2
 """Content width of the checks: with 2, coordinates that leak into each other are seen."""

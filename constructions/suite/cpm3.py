@@ -5,17 +5,17 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from sympy import QQ
-from synthetic.cpm3 import CountPairs, all_sequences
 
 from constructions.checks import CheckResult, exact_error
-from constructions.construction import count
+from constructions.construction import Construction, count
 from constructions.cpm3 import WEIGHTS, CountPairsNetwork, network, workspace
 from iha_theory import exact
+from synthetic.cpm3 import CountPairs, all_sequences
 
 EXHAUSTIVE = 100_000
 """All M^N sequences are run where there are at most this many."""
 SAMPLES = 200
-BATCH_BYTES = 2**27
+BATCH_BYTES = 2**25
 
 TASKS = ((1, 3), (2, 5), (3, 7), (3, 8), (4, -9), (5, 11), (7, 2**62 + 1))
 """(M, G). M = 1 counts all pairs; M divides G - 1 in (2, 5) and (3, 7) only, where order does not matter (ledger
@@ -27,9 +27,9 @@ CLAIMS = {
 }
 
 
-def workspace_exact(layer: str, tokens: int) -> CheckResult:
+def workspace_exact(layer: str, construction: Construction) -> CheckResult:
     """The workspace's operator over the rationals: block t, row n picks token n + t mod N."""
-    construction = workspace(layer, tokens)
+    tokens = len(construction.readout)
     shifts = [
         exact.matrix([[int(j == (n + t) % tokens) for j in range(tokens)] for n in range(tokens)], QQ)
         for t in range(tokens)
@@ -68,10 +68,10 @@ def counts_error(net: CountPairsNetwork, task: CountPairs, tokens: int, seed: in
     return float(worst), seen
 
 
-def counts_exact(layer: str, tokens: int, modulus: int, coefficient: int) -> CheckResult:
+def counts_exact(layer: str, attention: Construction, modulus: int, coefficient: int) -> CheckResult:
     """The network's output as integers, against the histogram count."""
     task = CountPairs(modulus, coefficient)
-    net = network(layer, tokens, modulus, coefficient)
+    net, tokens = network(attention, modulus, coefficient), len(attention.readout)
     error, seen = counts_error(net, task, tokens)
     everything = seen == modulus**tokens
     return CheckResult(
@@ -96,7 +96,7 @@ def _sequences(task: CountPairs, tokens: int, seed: int) -> Iterator[np.ndarray]
         x[0], x[1], x[2] = 0, task.modulus - 1, np.arange(tokens)
         yield x
         return
-    chunk = max(1, BATCH_BYTES // (8 * tokens**3))
+    chunk = max(1, BATCH_BYTES // (8 * 8 * tokens**2))
     for x in all_sequences(task.modulus, tokens):
         for start in range(0, len(x), chunk):
             yield x[start : start + chunk]
@@ -106,6 +106,7 @@ def checks(n_max: range, tasks: tuple[tuple[int, int], ...]) -> Iterator[CheckRe
     """Workspace and counts for each N_max, by both layers."""
     for tokens in n_max:
         for layer in WEIGHTS:
-            yield workspace_exact(layer, tokens)
+            construction = workspace(layer, tokens)
+            yield workspace_exact(layer, construction)
             for modulus, coefficient in tasks:
-                yield counts_exact(layer, tokens, modulus, coefficient)
+                yield counts_exact(layer, construction, modulus, coefficient)

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from sympy import QQ
-from synthetic.cpm3 import CountPairs
-from synthetic.polynomial import power_blocks, power_blocks_float
 from torch import Tensor, nn
 
 from constructions.checks import exact_error, float64_error, gamma
@@ -28,7 +26,9 @@ from constructions.suite.cpm3 import counts_error
 from iha_theory import exact
 from iha_theory.attention import InterleavedHeadAttention
 from iha_theory.attention.base import AttentionLayer
+from synthetic.cpm3 import CountPairs
 from synthetic.graphs import builtin
+from synthetic.polynomial import power_blocks, power_blocks_float
 
 CHANGED = 1e-9
 """Outputs that differ by more than this, relative to the largest, belong to another function."""
@@ -256,7 +256,7 @@ def _cpm3(tokens: int, modulus: int, coefficient: int, layer: str) -> list[Subje
         ),
         Subject(
             f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
-            build=lambda: network(layer, tokens, modulus, coefficient),
+            build=lambda: network(workspace(layer, tokens), modulus, coefficient),
             error=lambda net: (counts_error(net, task, tokens)[0], 0.0),
             outputs=lambda net: net(sequences).double(),
             layer=lambda net: net.attention.layer,
