@@ -9,7 +9,7 @@ NaN never passes, shapes never broadcast, and comparing nothing is an error.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from constructions.construction import Construction
 from iha_theory import exact
+from iha_theory.attention.base import AttentionLayer
 from iha_theory.exact import Domain
 from iha_theory.position_only import columns, read, with_positions
 
@@ -88,6 +89,21 @@ def largest_ratio(gap: Tensor, scale: Tensor) -> float:
     return float(torch.where(gap == 0, 0.0, ratio).max())
 
 
+Operator = Callable[[Tensor], Tensor]
+"""A linear map of content: (batch, N, width) to (batch, N, read), read the coordinates of a readout side by side."""
+
+
+def relative_error(out: Tensor, target: Tensor, majorant: Tensor) -> float:
+    """`largest_ratio` of out - target to the majorant.
+
+    Raises:
+        ValueError: shapes that differ.
+    """
+    if out.shape != target.shape:
+        raise ValueError(f"cannot compare shapes {tuple(out.shape)} and {tuple(target.shape)}")
+    return largest_ratio(out - target, majorant)
+
+
 def exact_error(construction: Construction, blocks: Sequence[DomainMatrix], domain: Domain = QQ) -> float:
     """0.0 if and only if the layer's readout is [T_0 X, T_1 X, ...] for every X; the blocks T_t over the domain.
 
@@ -98,20 +114,39 @@ def exact_error(construction: Construction, blocks: Sequence[DomainMatrix], doma
     """
     if len(blocks) != len(construction.readout) or not blocks:
         raise ValueError(f"{len(blocks)} blocks against {len(construction.readout)} in the readout")
-    pairs = zip(construction.readout, blocks, strict=True)
-    wanted = [(block.start + b, t, b) for block, t in pairs for b in range(block.width)]
+    target = [
+        [t if a == b else None for a in range(construction.width)]
+        for block, t in zip(construction.readout, blocks, strict=True)
+        for b in range(block.width)
+    ]
+    return exact_operator_error(construction, target, domain)
+
+
+def exact_operator_error(
+    construction: Construction, target: Sequence[Sequence[DomainMatrix | None]], domain: Domain = QQ
+) -> float:
+    """0.0 if and only if the layer's readout is the target operator, for every X; otherwise as `exact_error`.
+
+    Args:
+        construction: the layer.
+        target: for each coordinate c of the readout and each content coordinate a the (N, N) matrix
+            M[i, j] = d out[i, c] / d X[j, a] over the domain; None for 0.
+        domain: the rationals or a prime field.
+
+    Raises:
+        ValueError: a layer that is not position-only or holds NaN, or as many coordinates as the readout does not have.
+    """
+    read_out = [c for block in construction.readout for c in block.columns]
+    if len(target) != len(read_out) or not read_out:
+        raise ValueError(f"{len(target)} target coordinates against {len(read_out)} in the readout")
     operator = list(columns(read(construction.layer, construction.width, domain)))
-    if any(c >= len(operator) for c, _, _ in wanted):
+    if any(c >= len(operator) for c in read_out):
         raise ValueError(f"the readout goes beyond the layer's {len(operator)} output coordinates")
-    return max(
-        exact.difference(operator[c], [t if a == b else None for a in range(construction.width)]) for c, t, b in wanted
-    )
+    return max(exact.difference(operator[c], wanted) for c, wanted in zip(read_out, target, strict=True))
 
 
 def float64_error(construction: Construction, targets: np.ndarray, majorants: np.ndarray, seed: int = 0) -> float:
-    """Largest componentwise relative error of the torch layer's operator, and of its outputs for one normal X.
-
-    The layer runs as layer(positions, positions, content) on every basis input, and once as self-attention.
+    """`float64_operator_error` against a bank of matrices.
 
     Args:
         construction: the layer.
@@ -119,31 +154,57 @@ def float64_error(construction: Construction, targets: np.ndarray, majorants: np
         majorants: |T_t| with every addend in absolute value (for A^t: |A|^t); errors are relative to these.
         seed: of the normal X.
     """
-    t, m = torch.from_numpy(targets), torch.from_numpy(majorants)
-    tokens, width = t.shape[-1], construction.width
+    t, m = (_bank(torch.from_numpy(array)) for array in (targets, majorants))
+    return float64_operator_error(construction, targets.shape[-1], t, m, seed)
+
+
+def float64_operator_error(
+    construction: Construction, tokens: int, target: Operator, majorant: Operator, seed: int = 0
+) -> float:
+    """Largest componentwise relative error of the torch layer's operator, and of its outputs for one normal X.
+
+    The layer runs as layer(positions, positions, content) on every basis input, and once as self-attention.
+
+    Args:
+        construction: the layer.
+        tokens: N.
+        target: the operator.
+        majorant: the operator with every addend in absolute value, on content in absolute value; errors are relative
+            to it.
+        seed: of the normal X.
+    """
+    width = construction.width
     positions = with_positions(torch.zeros(1, tokens, width, dtype=torch.float64))
     basis = torch.eye(tokens * width, dtype=torch.float64).view(-1, tokens, width)
-    own = torch.eye(width, dtype=torch.float64)
-    rows = max(1, BATCH_BYTES // (8 * tokens * construction.layer.out_dim * (construction.pseudo_heads + 1)))
+    layer = construction.layer
+    widest = max(layer.out_dim, layer.num_heads * layer.value_head_dim)
+    rows = max(1, BATCH_BYTES // (8 * tokens * widest * (construction.pseudo_heads + 1)))
     worst = 0.0
     with torch.no_grad():
-        for start in range(0, len(basis), rows):
-            x = basis[start : start + rows]
-            out = construction.pick(construction.layer(positions, positions, with_positions(x)))
-            at = torch.arange(start, start + len(x))
-            j, a = at // width, at % width  # column j of T_t, in content coordinate a
-            expected = _columns(t, j, own[a])
-            worst = _worse(worst, largest_ratio(out - expected, _columns(m, j, own[a])))
+        for x in basis.split(rows):
+            out = construction.pick(layer(positions, positions, with_positions(x)))
+            worst = worse(worst, relative_error(out, target(x), majorant(x)))
         x = torch.from_numpy(np.random.default_rng(seed).standard_normal((1, tokens, width)))
-        out = construction(x)
-        expected, scale = (torch.einsum("tij,bja->bita", op, y).flatten(2) for op, y in ((t, x), (m, x.abs())))
-    return _worse(worst, largest_ratio(out - expected, scale))
+        return worse(worst, relative_error(construction(x), target(x), majorant(x.abs())))
 
 
-def _columns(operators: Tensor, j: Tensor, content: Tensor) -> Tensor:
-    """Outputs (rows, N, blocks * width) of the operators on basis inputs: column j, in the content's coordinate."""
-    return torch.einsum("tir,rb->ritb", operators[:, :, j], content).flatten(2)
+def layer_operations(layer: AttentionLayer, tokens: int) -> int:
+    """The longest chain of float64 operations behind an output entry of a layer of linear attention without biases.
+
+    Three projections (N + d each), three mixings (H each), scores (d_k), values (N P), collapse (H P), output
+    projection (H d_v). Every output is a sum of products of weights and content; one entry's computed value is that sum
+    with each addend times a product of at most so many factors 1 + delta, |delta| <= u (Higham 2002, Sec. 3.1).
+    """
+    heads, pseudo = layer.num_heads, getattr(layer, "num_pseudo_heads", 1)
+    out = 0 if layer.out_proj is None else heads * layer.value_head_dim
+    return 3 * layer.embed_dim + 3 * heads + layer.head_dim + tokens * pseudo + heads * pseudo + out
 
 
-def _worse(a: float, b: float) -> float:
+def worse(a: float, b: float) -> float:
+    """The larger error; NaN if one is."""
     return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)
+
+
+def _bank(operators: Tensor) -> Operator:
+    """X -> [T_0 X, T_1 X, ...]."""
+    return lambda x: torch.einsum("tij,bja->bita", operators, x).flatten(2)

@@ -71,6 +71,10 @@ def workspace(layer: str, tokens: int, width: int = 1) -> Construction:
     return Construction(f"workspace/{layer}", "App. B.3", to_layer(WEIGHTS[layer](tokens, width)), readout, width)
 
 
+BATCH = 2**18
+"""Sequences go through the attention as many at a time as make so many entries of the workspace."""
+
+
 @dataclass(frozen=True)
 class CountPairsNetwork:
     """Attention that writes the workspace, then the MLP that counts: tokens in, counts out."""
@@ -108,10 +112,14 @@ class CountPairsNetwork:
         content = x.double().unsqueeze(-1)
         if present is not None:
             content = torch.cat((content, present.double().unsqueeze(-1)), dim=-1)
-        inputs = with_positions(content)
-        positions = with_positions(torch.zeros_like(content[:1])) if share_pattern else inputs
-        out = self.attention.layer(positions, positions, inputs)
-        counts = self.mlp_of(out.flatten(0, 1)).view(x.shape)
+        layer, step = self.attention.layer, max(1, BATCH // content[0].numel() ** 2)
+        positions = with_positions(torch.zeros_like(content[:1]))
+        rows = torch.empty(*x.shape, layer.out_dim, dtype=torch.float64)
+        for part, out in zip(content.split(step), rows.split(step), strict=True):
+            inputs = with_positions(part)
+            at = positions if share_pattern else inputs
+            out.copy_(layer(at, at, inputs))
+        counts = self.mlp_of(rows.flatten(0, 1)).view(x.shape)
         if not torch.equal(counts, counts.round()):
             raise ValueError("the network's output is not an integer")
         return counts.long()

@@ -38,8 +38,19 @@ def inclusion(layer: MultiHeadAttention, num_pseudo_heads: int, pick: int = 0) -
     return iha
 
 
-def witness(width: int, num_pseudo_heads: int, generator: torch.Generator) -> InterleavedHeadAttention:
-    """One IHA head of P >= 2 that is not linear on repeated tokens, with random projections, in float64.
+def witness(
+    query: Float[Tensor, "width width"],
+    key: Float[Tensor, "width width"],
+    value: Float[Tensor, "width width"],
+    num_pseudo_heads: int,
+) -> InterleavedHeadAttention:
+    """One IHA head of P >= 2 that is not linear on repeated tokens, in float64.
+
+    Args:
+        query: W_Q, so that q = W_Q x; key and value likewise.
+        key: W_K.
+        value: W_V.
+        num_pseudo_heads: P.
 
     Raises:
         ValueError: P < 2, with which IHA is an MHA.
@@ -47,11 +58,11 @@ def witness(width: int, num_pseudo_heads: int, generator: torch.Generator) -> In
     if num_pseudo_heads < 2:
         raise ValueError(f"the witness needs P >= 2, got {num_pseudo_heads}")
     layer = InterleavedHeadAttention(
-        width, 1, num_pseudo_heads=num_pseudo_heads, out_proj=False, scale=1.0, dtype=torch.float64
+        query.shape[1], 1, num_pseudo_heads=num_pseudo_heads, out_proj=False, scale=1.0, dtype=torch.float64
     )
     with torch.no_grad():
-        for linear in (layer.q_proj, layer.k_proj, layer.v_proj):
-            linear.weight.copy_(torch.randn(width, width, generator=generator, dtype=torch.float64) / width**0.5)
+        for linear, weight in ((layer.q_proj, query), (layer.k_proj, key), (layer.v_proj, value)):
+            linear.weight.copy_(weight)
         for alpha, second in ((layer.alpha_q, 0), (layer.alpha_k, -1), (layer.alpha_v, -1)):
             alpha.zero_()
             alpha[0, 0, :2] = torch.tensor([1, second], dtype=torch.float64)

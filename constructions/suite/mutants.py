@@ -7,7 +7,7 @@ that holds for the intact construction does not hold for it, or refuses it.
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from constructions.suite.cpm3 import counts_error
 from iha_theory import exact
 from iha_theory.attention import InterleavedHeadAttention
 from iha_theory.attention.base import AttentionLayer
+from iha_theory.position_only import with_positions
 from synthetic.cpm3 import CountPairs
 from synthetic.graphs import builtin
 from synthetic.polynomial import power_blocks, power_blocks_float
@@ -62,10 +63,8 @@ class MutantResult:
     killed: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, with `changes` as changes_function."""
-        fields = asdict(self)
-        fields["changes_function"] = fields.pop("changes")
-        return fields
+        """check, mutant, killed."""
+        return {"check": self.check, "mutant": self.mutant, "killed": self.killed}
 
 
 def damage(subject: Subject) -> Iterator[MutantResult]:
@@ -150,7 +149,7 @@ def _layer_damages(subject: Subject) -> dict[str, Callable[[Any], Any]]:
         "one query entry off by 0.5": on_layer(query_entry),
         "two pseudo-head coefficients swapped": on_layer(coefficients_swapped),
         "keys transposed": on_layer(keys_transposed),
-        "collapse (values for MHA) scaled by 0.99": on_layer(scaled),
+        "collapse (MHA: values) scaled by 0.99": on_layer(scaled),
         "noise of 1e-3": on_layer(noise),
         "first head's values dropped": on_layer(dropped_head),
         "content in the queries": on_layer(content_in_queries),
@@ -196,7 +195,7 @@ def _bank(name: str, terms: int, layer: str) -> list[Subject]:
     }
     tiers: dict[str, Callable[[Construction], tuple[float, float]]] = {
         "exact": lambda c: (exact_error(c, blocks), 0.0),
-        "exact, modulo a prime": lambda c: (exact_error(c, modular, exact.gf(LARGEST_PRIME)), 0.0),
+        "modular": lambda c: (exact_error(c, modular, exact.gf(LARGEST_PRIME)), 0.0),
         "float64": lambda c: (float64_error(c, targets, majorants), gamma(100 * terms * len(floats))),
     }
     return [Subject(f"bank/{name}/k={terms}/{layer}/{tier}", error=error, **common) for tier, error in tiers.items()]
@@ -211,7 +210,7 @@ def _cpm3(tokens: int, modulus: int, coefficient: int, layer: str) -> list[Subje
 
     def one_shift_wrong(subject_layer: AttentionLayer) -> None:
         with torch.no_grad():
-            block = subject_layer.q_proj.weight[-tokens:, -tokens:]
+            block = subject_layer.q_proj.weight[tokens : 2 * tokens, -tokens:]  # the second base query
             block.copy_(block.roll(1, 0))
 
     def on_workspace(construction: Construction) -> Construction:
@@ -285,6 +284,8 @@ def _inclusion() -> list[Subject]:
 def _included(check: str, mha: Any, pseudo: int, error: Callable[[Any, Any], Any]) -> Subject:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(4, inclusion_suite.TOKENS, mha.embed_dim, dtype=torch.float64, generator=generator)
+    if mha.pattern != "softmax":  # position-only, on [X, I_N]
+        x = with_positions(x[..., : inclusion_suite.WIDTH])
 
     def measured(iha: Any) -> tuple[float, float]:
         found = error(mha, iha)
@@ -301,8 +302,9 @@ def _included(check: str, mha: Any, pseudo: int, error: Callable[[Any, Any], Any
 
 
 def _strictness() -> list[Subject]:
-    width = inclusion_suite.WITNESS_WIDTH
-    x = repeated(torch.from_numpy(np.random.default_rng(1).standard_normal((4, width))), inclusion_suite.TOKENS)
+    weights = inclusion_suite.witness_weights(seed=0)
+    x = np.random.default_rng(1).standard_normal((4, inclusion_suite.WITNESS_WIDTH))
+    inputs = repeated(torch.from_numpy(x), inclusion_suite.TOKENS)
 
     def printed(layer: InterleavedHeadAttention) -> InterleavedHeadAttention:
         with torch.no_grad():
@@ -312,11 +314,11 @@ def _strictness() -> list[Subject]:
     return [
         Subject(
             f"strictness/P={pseudo}/iha/float64",
-            build=lambda pseudo=pseudo: witness(width, pseudo, torch.Generator().manual_seed(0)),
-            error=lambda layer: inclusion_suite.witness_error(layer)[:2],
-            outputs=lambda layer: layer(x, x, x).detach(),
+            build=lambda pseudo=pseudo: witness(*weights, pseudo),
+            error=lambda layer: inclusion_suite.witness_error(layer, weights)[:2],
+            outputs=lambda layer: layer(inputs, inputs, inputs).detach(),
             layer=lambda layer: layer,
-            extra={"second pseudo-value +1, as printed in the paper": printed},
+            extra={"pseudo-value +1, as printed": printed},
         )
         for pseudo in (2, 3)
     ]

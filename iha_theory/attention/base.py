@@ -1,12 +1,15 @@
 """What every attention layer here shares: projections in, heads in the middle, projection out."""
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from iha_theory.attention.masks import allowed_pairs
 from iha_theory.attention.patterns import PATTERNS, Pattern, default_scale
+from iha_theory.attention.rotary import rotate
 
 Rotary = Literal["token", "virtual"] | bool | None
 
@@ -34,9 +37,10 @@ class AttentionLayer(nn.Module):
         pattern: "softmax", "linear" or "hard"; see `iha_theory.attention.patterns`.
         scale: factor on <q, k>; default 1/sqrt(head_dim), and 1 for the linear pattern.
         rotary: None or False for none; True or "token" rotates queries and keys by the token's position.
-        rotary_base: base of the rotary wavelengths.
+        rotary_base: base of the rotary wavelengths, positive.
         window: query i sees only tokens j with |i - j| < window: its own token counts as one. None: all.
-        dropout: probability of dropping an attention weight in training, in [0, 1).
+        dropout: probability of dropping an attention weight in training, in [0, 1). Queries and keys that the whole
+            batch shares have one pattern, so what is dropped is shared too.
         dtype: of the parameters; torch's default if None.
         device: of the parameters.
 
@@ -73,44 +77,45 @@ class AttentionLayer(nn.Module):
         self.vdim = require_count("vdim", embed_dim if vdim is None else vdim)
         if head_dim is None:
             if embed_dim % num_heads:
-                raise ValueError(
-                    f"embed_dim {embed_dim} is not a multiple of num_heads {num_heads}: give head_dim"
-                )
+                raise ValueError(f"embed_dim {embed_dim} is not a multiple of num_heads {num_heads}: give head_dim")
             head_dim = embed_dim // num_heads
         self.head_dim = require_count("head_dim", head_dim)
-        self.value_head_dim = require_count(
-            "value_head_dim", head_dim if value_head_dim is None else value_head_dim
-        )
+        self.value_head_dim = require_count("value_head_dim", head_dim if value_head_dim is None else value_head_dim)
         if pattern not in PATTERNS:
             raise ValueError(f"unknown pattern {pattern!r}: accepted are {', '.join(PATTERNS)}")
         self.pattern: Pattern = pattern
         self.scale = default_scale(pattern, head_dim) if scale is None else float(scale)
-        if rotary not in (None, False, True, "token", "virtual"):
+        if not math.isfinite(self.scale):
+            raise ValueError(f"scale must be a finite number, got {scale!r}")
+        if not (rotary is None or isinstance(rotary, bool) or rotary in ("token", "virtual")):
             raise ValueError(f'unknown rotary {rotary!r}: accepted are None, False, True, "token", "virtual"')
-        self.rotary = "token" if rotary is True else rotary or None
+        self.rotary: Rotary = "token" if rotary is True else rotary or None
         if self.rotary and head_dim % 2:
-            raise ValueError(
-                f"rotary positions turn pairs of coordinates: head_dim must be even, got {head_dim}"
-            )
+            raise ValueError(f"rotary positions turn pairs of coordinates: head_dim must be even, got {head_dim}")
         self.rotary_base = float(rotary_base)
+        if not 0 < self.rotary_base < math.inf:
+            raise ValueError(f"rotary_base must be a positive finite number, got {rotary_base!r}")
         self.window = None if window is None else require_count("window", window)
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
         self.dropout = float(dropout)
 
         like = {"bias": bias, "dtype": dtype, "device": device}
-        self.q_proj = nn.Linear(embed_dim, num_heads * self.head_dim, **like)
-        self.k_proj = nn.Linear(self.kdim, num_heads * self.head_dim, **like)
-        self.v_proj = nn.Linear(self.vdim, num_heads * self.value_head_dim, **like)
+        q_heads, k_heads, v_heads = self._projection_heads()
+        self.q_proj = nn.Linear(embed_dim, q_heads * self.head_dim, **like)
+        self.k_proj = nn.Linear(self.kdim, k_heads * self.head_dim, **like)
+        self.v_proj = nn.Linear(self.vdim, v_heads * self.value_head_dim, **like)
         if not out_proj and out_dim is not None:
-            raise ValueError(
-                "out_dim is the width after an output projection: leave it out with out_proj=False"
-            )
+            raise ValueError("out_dim is the width after an output projection: leave it out with out_proj=False")
         self.out_dim = num_heads * self.value_head_dim
         self.out_proj = None
         if out_proj:
             self.out_dim = require_count("out_dim", embed_dim if out_dim is None else out_dim)
             self.out_proj = nn.Linear(num_heads * self.value_head_dim, self.out_dim, **like)
+
+    def _projection_heads(self) -> tuple[int, int, int]:
+        """How many heads the query, key and value projections make; a layer with other numbers overrides it."""
+        return self.num_heads, self.num_heads, self.num_heads
 
     @property
     def attention_maps(self) -> int:
@@ -140,14 +145,22 @@ class AttentionLayer(nn.Module):
             positions: rotary positions of the tokens, (tokens,) or (batch, tokens); default 0, 1, 2, ...
 
         Raises:
-            ValueError: shapes that do not fit, each named.
+            ValueError: shapes that do not fit, each named; positions for a layer without rotary positions.
             TypeError: a mask of another dtype.
         """
-        self._check(query, key, value)
-        q = self.q_proj(query).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        k = self.k_proj(key).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        v = self.v_proj(value).unflatten(-1, (self.num_heads, self.value_head_dim)).transpose(1, 2)
-        heads = self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions)
+        self._check(query, key, value, positions)
+        q = self._split(self.q_proj(query), self.head_dim)
+        k = self._split(self.k_proj(key), self.head_dim)
+        v = self._split(self.v_proj(value), self.value_head_dim)
+        return self._merge(self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions))
+
+    @staticmethod
+    def _split(projected: Tensor, width: int) -> Tensor:
+        """(batch, tokens, heads * width) -> (batch, heads, tokens, width)."""
+        return projected.unflatten(-1, (-1, width)).transpose(1, 2)
+
+    def _merge(self, heads: Tensor) -> Tensor:
+        """Heads concatenated and projected: (batch, heads, tokens, value_head_dim) -> (batch, tokens, out_dim)."""
         out = heads.transpose(1, 2).flatten(2)
         return out if self.out_proj is None else self.out_proj(out)
 
@@ -164,7 +177,7 @@ class AttentionLayer(nn.Module):
         """The heads' outputs, (batch, heads, queries, value_head_dim), from projected (batch, heads, tokens, width)."""
         raise NotImplementedError
 
-    def _check(self, query: Tensor, key: Tensor, value: Tensor) -> None:
+    def _check(self, query: Tensor, key: Tensor, value: Tensor, positions: Tensor | None = None) -> None:
         expected = {"query": self.embed_dim, "key": self.kdim, "value": self.vdim}
         for (name, width), x in zip(expected.items(), (query, key, value), strict=True):
             if x.ndim != 3 or x.shape[-1] != width:
@@ -175,14 +188,47 @@ class AttentionLayer(nn.Module):
                 f"batches {batches} of query, key, value differ (only query and key may both have batch 1)"
             )
         if key.shape[1] != value.shape[1]:
-            raise ValueError(f"{key.shape[1]} keys but {value.shape[1]} values")
+            raise ValueError(f"key and value differ in tokens: {key.shape[1]} keys but {value.shape[1]} values")
+        if positions is None:
+            return
+        if self.rotary is None:
+            raise ValueError("positions are for rotary layers: this one was made with rotary=None")
+        if positions.ndim == 2 and positions.shape[0] not in (1, value.shape[0]):
+            raise ValueError(f"positions of batch {positions.shape[0]}: accepted are 1 and {value.shape[0]}")
+
+    def _options(self, mask: Tensor | None, is_causal: bool, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Any]:
+        """How `attend` runs ordinary attention of these tokens: pattern, scale, allowed pairs, causality, dropout."""
+        queries, keys = q.shape[-2], k.shape[-2]
+        plain = mask is None and self.window is None and queries == keys  # attend needs no mask for causality then
+        allowed = None
+        if not plain:
+            allowed = self._allowed_pairs(mask, is_causal, v.shape[0], queries, keys, q.device)
+        return {
+            "pattern": self.pattern,
+            "scale": self.scale,
+            "allowed": None if allowed is None else allowed[:, None],
+            "is_causal": is_causal and plain,
+            "dropout": self.dropout if self.training else 0.0,
+        }
+
+    def _allowed_pairs(
+        self, mask: Tensor | None, is_causal: bool, batch: int, queries: int, keys: int, device: torch.device
+    ) -> Tensor | None:
+        """Allowed pairs of original tokens, (1 or batch, queries, keys), with the layer's window; None allows all."""
+        return allowed_pairs(
+            mask, is_causal=is_causal, window=self.window, batch=batch, queries=queries, keys=keys, device=device
+        )
+
+    def _rotated(self, x: Tensor, positions: Tensor | None) -> Tensor:
+        """Projected queries or keys, rotated by their positions if the layer is rotary."""
+        if self.rotary is None:
+            return x
+        return rotate(x, self._positions(positions, x.shape[-2], x.device)[:, None], self.rotary_base)
 
     def _positions(self, positions: Tensor | None, tokens: int, device: torch.device) -> Tensor:
         """Rotary positions as (1 or batch, tokens)."""
         if positions is None:
             return torch.arange(tokens, device=device)[None]
         if positions.ndim not in (1, 2) or positions.shape[-1] != tokens:
-            raise ValueError(
-                f"positions of shape {tuple(positions.shape)}: expected ({tokens},) or (batch, {tokens})"
-            )
+            raise ValueError(f"positions of shape {tuple(positions.shape)}: expected ({tokens},) or (batch, {tokens})")
         return positions.reshape(-1, tokens)

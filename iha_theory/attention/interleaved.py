@@ -1,19 +1,20 @@
 """Interleaved Head Attention (IHA): Algorithm 1 and Definition 3 of the paper (Sec. 4), which are one function."""
 
 import math
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from iha_theory.attention.base import AttentionLayer, Rotary, require_count
-from iha_theory.attention.masks import allowed_pairs
 from iha_theory.attention.multihead import MultiHeadAttention
 from iha_theory.attention.patterns import attend
 from iha_theory.attention.rotary import rotate
 
 Collapse = Literal["global", "per_head"]
 Causality = Literal["token", "virtual"]
+Init = Literal["mha", "random"]
+INITS = get_args(Init)
 
 NOISE = 0.1
 """Standard deviation of the perturbations of `init="mha"`."""
@@ -37,15 +38,15 @@ class InterleavedHeadAttention(AttentionLayer):
     Args beyond `AttentionLayer`:
         num_pseudo_heads: P; default H.
         collapse: "global" (Definition 3) or "per_head" (Algorithm 1).
-        causality: with is_causal, virtual token (n,j) sees (n',j') if n' <= n ("token"), or if it does not come later in
-            the virtual order ("virtual": the paper's algorithm). Masks and windows are always over original tokens.
+        causality: with is_causal, virtual token (n,j) sees (n',j') if n' <= n ("token"), or if it does not come later
+            in the virtual order ("virtual": the paper's algorithm). Masks and windows are always over original tokens.
         init: "mha" starts as exactly the MHA with the same projections, yet with pseudo-heads that gradients tell apart
             (see `reset_mixing`); "random" starts from random mixing.
         rotary: "token" (or True) rotates by the original position n, "virtual" by the interleaved position n P + j.
 
     Raises:
-        ValueError: as `AttentionLayer`; and init="mha" with virtual rotary positions and P > 1, where the copies of a token
-            turn by different angles, so that no mixing of this kind is MHA.
+        ValueError: as `AttentionLayer`; and init="mha" with virtual rotary positions and P > 1, where the copies of a
+            token turn by different angles, so that no mixing of this kind is MHA.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class InterleavedHeadAttention(AttentionLayer):
         num_pseudo_heads: int | None = None,
         collapse: Collapse = "global",
         causality: Causality = "token",
-        init: Literal["mha", "random"] = "mha",
+        init: Init = "mha",
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         **options: Any,
@@ -68,7 +69,7 @@ class InterleavedHeadAttention(AttentionLayer):
         for name, value, accepted in (
             ("collapse", collapse, ("global", "per_head")),
             ("causality", causality, ("token", "virtual")),
-            ("init", init, ("mha", "random")),
+            ("init", init, INITS),
         ):
             if value not in accepted:
                 raise ValueError(f"unknown {name} {value!r}: accepted are {', '.join(accepted)}")
@@ -88,35 +89,46 @@ class InterleavedHeadAttention(AttentionLayer):
         return self.num_heads * self.num_pseudo_heads**2
 
     @torch.no_grad()
-    def reset_mixing(self, init: Literal["mha", "random"] = "mha", noise: float = NOISE) -> None:
+    def reset_mixing(
+        self, init: Init = "mha", noise: float = NOISE, *, generator: torch.Generator | None = None
+    ) -> None:
         """Sets alpha_q, alpha_k, alpha_v and collapse; leaves the projections alone.
 
         "mha" is exactly MHA and breaks the symmetry between pseudo-heads (theory.md T11):
-        keys are replicated, alpha_k[m,h,j] = 1[m=h]; values are replicated up to noise e with sum_j e[m,h,j] = 0; the collapse
-        reads one query row of the own head, the last one, whose alpha_q is 1[m=h]. The P copies of a token have equal keys,
-        hence equal weights, so e cancels in the output: softmax and hard weights of a copy are 1/P of MHA's, and linear
-        weights equal MHA's, for which the collapse carries 1/P. Gradients differ between pseudo-heads, since the values do;
-        and the query rows that nothing reads yet carry noise too, without which they would get equal gradients for ever.
+        keys are replicated, alpha_k[m,h,j] = 1[m=h]; values are replicated up to noise e with sum_j e[m,h,j] = 0; the
+        collapse reads one query row of the own head, the last one, whose alpha_q is 1[m=h]. The P copies of a token
+        have equal keys, hence equal weights, so e cancels in the output: softmax and hard weights of a copy are 1/P of
+        MHA's, and linear weights equal MHA's, for which the collapse carries 1/P. Gradients differ between
+        pseudo-heads, since the values do; and the query rows that nothing reads yet carry noise too, without which they
+        would get equal gradients for ever.
 
         "random": normal entries of variance 1/H (alphas) and 1/(H P) or 1/P (collapse).
+
+        Args:
+            init: "mha" or "random".
+            noise: standard deviation of the perturbations of "mha"; 0 leaves all pseudo-keys and pseudo-values alike.
+            generator: of the random entries; torch's global one if None.
+
+        Raises:
+            ValueError: another init, or "mha" with virtual rotary positions and P > 1.
         """
+        if init not in INITS:
+            raise ValueError(f"unknown init {init!r}: accepted are {', '.join(INITS)}")
         heads, pseudo = self.num_heads, self.num_pseudo_heads
         if init == "random":
             for alpha in (self.alpha_q, self.alpha_k, self.alpha_v):
-                alpha.normal_(std=1 / math.sqrt(heads))
-            self.collapse.normal_(std=1 / math.sqrt(self.collapse[0].numel()))
+                alpha.normal_(std=1 / math.sqrt(heads), generator=generator)
+            self.collapse.normal_(std=1 / math.sqrt(self.collapse[0].numel()), generator=generator)
             return
         if self.rotary == "virtual" and pseudo > 1:
-            raise ValueError(
-                'init="mha" is MHA only with rotary="token"; with rotary="virtual" use init="random"'
-            )
+            raise ValueError('init="mha" is MHA only with rotary="token"; with rotary="virtual" use init="random"')
         own = torch.eye(heads, dtype=self.alpha_q.dtype, device=self.alpha_q.device).unsqueeze(-1)
         for alpha in (self.alpha_q, self.alpha_k, self.alpha_v):
             alpha.copy_(own.expand_as(alpha))
-        unread = torch.randn_like(self.alpha_q) * noise
+        unread = torch.empty_like(self.alpha_q).normal_(generator=generator) * noise
         unread[..., -1] = 0
         self.alpha_q += unread
-        e = torch.randn_like(self.alpha_v) * noise
+        e = torch.empty_like(self.alpha_v).normal_(generator=generator) * noise
         self.alpha_v += e - e.mean(-1, keepdim=True)
         self.collapse.zero_()
         read = 1 / pseudo if self.pattern == "linear" else 1.0
@@ -180,15 +192,7 @@ class InterleavedHeadAttention(AttentionLayer):
         """Allowed pairs of virtual tokens, (1 or batch, 1, queries * P, keys * P)."""
         if self._plainly_causal(mask, is_causal, queries, keys):
             return None
-        allowed = allowed_pairs(
-            mask,
-            is_causal=is_causal,
-            window=self.window,
-            batch=batch,
-            queries=queries,
-            keys=keys,
-            device=device,
-        )
+        allowed = self._allowed_pairs(mask, is_causal, batch, queries, keys, device)
         if allowed is None:
             return None
         pseudo = self.num_pseudo_heads
@@ -206,7 +210,7 @@ class InterleavedHeadAttention(AttentionLayer):
         causality: Causality = "token",
         collapse: Collapse = "global",
         noise: float = NOISE,
-    ) -> Self:
+    ) -> "InterleavedHeadAttention":
         """An IHA that equals a trained MHA, and whose pseudo-heads training can tell apart (see `reset_mixing`).
 
         Args:
@@ -214,10 +218,15 @@ class InterleavedHeadAttention(AttentionLayer):
             num_pseudo_heads: P.
             causality: as in the class; both are equal to the MHA.
             collapse: as in the class.
-            noise: size of the perturbations that cancel; 0 leaves all pseudo-heads alike.
+            noise: size of the perturbations that cancel; 0 leaves all pseudo-keys and pseudo-values alike.
+
+        Raises:
+            TypeError: a layer of another kind.
         """
         if isinstance(layer, nn.MultiheadAttention):
             layer = MultiHeadAttention.from_torch(layer)
+        if not isinstance(layer, MultiHeadAttention):
+            raise TypeError(f"layer of type {type(layer).__name__}: accepted are MultiHeadAttention, ours or torch's")
         weight = layer.q_proj.weight
         new = cls(
             layer.embed_dim,
@@ -247,7 +256,7 @@ class InterleavedHeadAttention(AttentionLayer):
 
     @torch.no_grad()
     def fuse(self) -> MultiHeadAttention:
-        """The MHA that a layer with P = 1 is: mixing goes into the projections, the collapse into the output projection.
+        """The MHA that a layer with P = 1 is: the mixing goes into the projections.
 
         With W the projections and heads as blocks of rows: W_Q'[h] = sum_m alpha_q[m,h,1] W_Q[m], and so on, and
         W_O' = W_O (collapse x I). One attention map a head, so nothing is gained over MHA (theory.md T1).
@@ -256,9 +265,7 @@ class InterleavedHeadAttention(AttentionLayer):
             ValueError: P > 1, which MHA with as many heads cannot express.
         """
         if self.num_pseudo_heads != 1:
-            raise ValueError(
-                f"only P = 1 is an MHA with as many heads, this layer has P = {self.num_pseudo_heads}"
-            )
+            raise ValueError(f"only P = 1 is an MHA with as many heads, this layer has P = {self.num_pseudo_heads}")
         weight = self.q_proj.weight
         new = MultiHeadAttention(
             self.embed_dim,
@@ -288,13 +295,8 @@ class InterleavedHeadAttention(AttentionLayer):
             for name, parameter in fused.named_parameters():
                 blocks = cast(Tensor, getattr(old, name)).unflatten(0, (self.num_heads, -1))
                 parameter.copy_(torch.einsum("m...,mh->h...", blocks, alpha[..., 0]).flatten(0, 1))
-        if self.collapse_kind == "global":
-            collapse = self.collapse[..., 0]
-        else:
-            collapse = torch.diag(self.collapse[..., 0])
-        mixing = torch.kron(
-            collapse, torch.eye(self.value_head_dim, dtype=weight.dtype, device=weight.device)
-        )
+        collapse = self.collapse[..., 0] if self.collapse_kind == "global" else torch.diag(self.collapse[..., 0])
+        mixing = torch.kron(collapse, torch.eye(self.value_head_dim, dtype=weight.dtype, device=weight.device))
         if self.out_proj is None:
             new.out_proj.weight.copy_(mixing)
             if new.out_proj.bias is not None:

@@ -22,9 +22,7 @@ def boolean_mask(mask: Shaped[Tensor, "..."]) -> Bool[Tensor, "..."]:
     if mask.dtype == torch.bool:
         return mask
     if not mask.is_floating_point():
-        raise TypeError(
-            f"mask of dtype {mask.dtype}: accepted are bool (True = may attend) and floats of 0 and -inf"
-        )
+        raise TypeError(f"mask of dtype {mask.dtype}: accepted are bool (True = may attend) and floats of 0 and -inf")
     allowed = mask == 0
     if not bool((allowed | (mask == -math.inf)).all()):
         raise ValueError(

@@ -1,14 +1,10 @@
 """Multi-Head Attention (MHA)."""
 
-from typing import Self
-
 import torch
 from torch import Tensor, nn
 
 from iha_theory.attention.base import AttentionLayer
-from iha_theory.attention.masks import allowed_pairs
 from iha_theory.attention.patterns import attend
-from iha_theory.attention.rotary import rotate
 
 
 class MultiHeadAttention(AttentionLayer):
@@ -29,35 +25,11 @@ class MultiHeadAttention(AttentionLayer):
         positions: Tensor | None,
     ) -> Tensor:
         """One pattern a head: see the class."""
-        queries, keys = q.shape[-2], k.shape[-2]
-        if self.rotary:
-            q = rotate(q, self._positions(positions, queries, q.device)[:, None], self.rotary_base)
-            k = rotate(k, self._positions(positions, keys, k.device)[:, None], self.rotary_base)
-        plain = mask is None and self.window is None and queries == keys
-        allowed = None
-        if not plain:
-            allowed = allowed_pairs(
-                mask,
-                is_causal=is_causal,
-                window=self.window,
-                batch=v.shape[0],
-                queries=queries,
-                keys=keys,
-                device=q.device,
-            )
-        return attend(
-            q,
-            k,
-            v,
-            pattern=self.pattern,
-            scale=self.scale,
-            allowed=None if allowed is None else allowed[:, None],
-            is_causal=is_causal and plain,
-            dropout=self.dropout if self.training else 0.0,
-        )
+        options = self._options(mask, is_causal, q, k, v)
+        return attend(self._rotated(q, positions), self._rotated(k, positions), v, **options)
 
     @classmethod
-    def from_torch(cls, layer: nn.MultiheadAttention) -> Self:
+    def from_torch(cls, layer: nn.MultiheadAttention) -> "MultiHeadAttention":
         """The same function as a `torch.nn.MultiheadAttention`, with copied weights.
 
         Raises:

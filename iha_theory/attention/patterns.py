@@ -55,10 +55,10 @@ def attend(
 
     Source: Sec. 3.1; hard attention, App. B.3.
     """
-    batch, _, _, value_dim = v.shape
+    batch = v.shape[0]
     share = q.shape[0] == 1 and batch > 1 and (allowed is None or allowed.shape[0] == 1)
-    if share:  # the pattern does not depend on the batch: put the batch into the values' width
-        v = v.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
+    if share:
+        v = _batch_into_width(v)
     elif q.shape[0] != batch:
         q, k = q.expand(batch, -1, -1, -1), k.expand(batch, -1, -1, -1)
 
@@ -66,15 +66,58 @@ def attend(
         out = _softmax(q, k, v, scale, allowed, is_causal, dropout)
     else:
         if is_causal:
-            allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()[
-                None, None
-            ]
+            allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()[None, None]
         scores = (q @ k.transpose(-1, -2)) * scale
         out = (_linear if pattern == "linear" else _hard)(scores, v, allowed, dropout)
 
-    if share:
-        out = out.squeeze(0).unflatten(-1, (batch, value_dim)).permute(2, 0, 1, 3)
-    return out
+    return _batch_out_of_width(out, batch) if share else out
+
+
+def pattern_weights(
+    scores: Float[Tensor, "b_qk heads queries keys"],
+    *,
+    pattern: Pattern,
+    allowed: Bool[Tensor, "b_mask 1 queries keys"] | None = None,
+) -> Float[Tensor, "batch heads queries keys"]:
+    """The weights themselves, for layers that change them: out_i = sum_j weights_ij v_j is what `attend` gives.
+
+    A weight that is not allowed is exactly 0, in a row with no allowed key too.
+
+    Args:
+        scores: s_ij, scaled.
+        pattern: "softmax", "linear" or "hard", as in the module docstring.
+        allowed: True where a query may attend to a key; None allows all.
+    """
+    if pattern == "linear":
+        return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
+    if allowed is not None:
+        some = allowed.any(-1, keepdim=True)
+        scores = scores.masked_fill(some & ~allowed, -math.inf)  # a row of -inf alone would have NaN gradients
+    if pattern == "softmax":
+        weights = scores.softmax(-1)
+    else:
+        ties = scores == scores.amax(-1, keepdim=True)
+        weights = ties.to(scores.dtype) / ties.sum(-1, keepdim=True)
+    return weights if allowed is None else weights.masked_fill(~allowed, 0.0)
+
+
+def apply_weights(
+    weights: Float[Tensor, "b_w heads queries keys"], v: Float[Tensor, "batch heads keys value_dim"]
+) -> Float[Tensor, "batch heads queries value_dim"]:
+    """sum_j weights_ij v_j; weights of batch 1 are shared by all values and used once."""
+    batch = v.shape[0]
+    if weights.shape[0] == 1 and batch > 1:
+        return _batch_out_of_width(weights @ _batch_into_width(v), batch)
+    return weights @ v
+
+
+def _batch_into_width(v: Tensor) -> Tensor:
+    """(batch, heads, keys, width) -> (1, heads, keys, batch * width), where one pattern serves the whole batch."""
+    return v.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
+
+
+def _batch_out_of_width(out: Tensor, batch: int) -> Tensor:
+    return out.squeeze(0).unflatten(-1, (batch, -1)).permute(2, 0, 1, 3)
 
 
 def _softmax(
@@ -103,8 +146,8 @@ def _hard(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -> 
     ties = scores == scores.amax(-1, keepdim=True)
     if allowed is not None:
         ties = ties & allowed
+    count = ties.sum(-1, keepdim=True)
+    if allowed is not None:  # a row with no allowed key sums to 0: divide it by 1, since 0/0 has NaN gradients
+        count = count.masked_fill(~allowed.any(-1, keepdim=True), 1)
     # Divide the sum, not the weights: (H x) / H is exact where (1/H) (H x) need not be.
-    out = (F.dropout(ties.to(v.dtype), dropout) @ v) / ties.sum(-1, keepdim=True)
-    if allowed is not None:
-        out = out.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
-    return out
+    return (F.dropout(ties.to(v.dtype), dropout) @ v) / count

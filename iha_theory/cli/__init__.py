@@ -9,6 +9,7 @@ code.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -17,6 +18,10 @@ from iha_theory import __version__
 from iha_theory.cli import verify
 
 COMMANDS = (verify,)
+
+# Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
 class Parser(argparse.ArgumentParser):

@@ -19,7 +19,7 @@ JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
 def console(json_target: str | None = None) -> Console:
     """Where tables go: standard output, or standard error when that is taken by JSON. Never wraps when piped."""
     stream = sys.stderr if json_target == "-" else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else 110, highlight=False)
+    return Console(file=stream, width=None if stream.isatty() else 160, highlight=False)
 
 
 def prepare_json(target: str | None) -> None:

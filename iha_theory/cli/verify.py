@@ -150,11 +150,17 @@ def _mutants(arguments: argparse.Namespace) -> int:
         for subject in output.progress([(subject.check, subject) for subject in subjects], "mutants"):
             results.extend(mutants.damage(subject))
     finally:
-        output.write_json(arguments.json, "verify-mutants", {"mutants": [r.to_json() for r in results]})
+        kinds = {"mutants": [r for r in results if r.changes], "unchanged": [r for r in results if not r.changes]}
+        output.write_json(arguments.json, "verify", {name: [r.to_json() for r in rs] for name, rs in kinds.items()})
     out = output.console(arguments.json)
-    names = ("check", "mutant", "changes the function", "caught")
-    lines = [(r.check, r.mutant, "yes" if r.changes else "no", "yes" if r.killed else "no") for r in results]
-    out.print(output.table([(name, False) for name in names], lines))
+    lines = []
+    for check in dict.fromkeys(r.check for r in results):
+        own = [r for r in results if r.check == check]
+        changing = [r for r in own if r.changes]
+        caught = sum(r.killed for r in changing)
+        lines.append((check, str(len(changing)), str(caught), ", ".join(r.mutant for r in own if not r.changes)))
+    names = ("check", "mutants", "caught", "and these change nothing")
+    out.print(output.table([(name, i in (1, 2)) for i, name in enumerate(names)], lines))
     changing = [r for r in results if r.changes]
     survivors = [r for r in changing if not r.killed]
     for r in survivors:

@@ -1,0 +1,121 @@
+"""Any K x K convolution as one layer of linear attention: MHA with K^2 heads, IHA with K (theory.md T12).
+
+**Banks of products.** For Q_a, K_b in R^{N x N} and B_ab in R^{d x D} the map X -> sum_{a,b} Q_a K_b^T X B_ab is a layer:
+
+- MHA, one head a pair: queries Q_a, keys K_b, values X, and B_ab in the head's d rows of the output projection.
+- IHA, H = P = max(#a, #b) heads: base queries Q_a, base keys K_b, base value m is X in block m of H. With the filter
+  bank's mixing (`constructions.polynomial.routing`) head a outputs [Q_a K_0^T X, ..., Q_a K_{H-1}^T X], so the
+  concatenated heads hold block (a, b) in the d rows (a H + b) d ... of the output projection, which are B_ab.
+
+**Convolution.** Tokens are the R x C grid, row-major: N = R C, token r C + c at (r, c). With p = (K - 1) / 2,
+
+    Y[(r, c), o] = sum_{i,u,v} kernel[o,i,u,v] X[(r + u - p, c + v - p), i],
+
+cross-correlation as in torch's conv2d; "circular" takes places modulo R and C, "zero" leaves those off the grid out. Let
+S_u in R^{R x R} have a 1 at (r, r + u - p), and T_v in R^{C x C} at (c, c + v - p); a row without such a place is 0, so
+that with zero padding both are nilpotent (or I, for u = p). Then
+
+    Y = sum_{u,v} (S_u x T_v) X kernel[:,:,u,v]^T,      S_u x T_v = (S_u x I)(I x T_v),
+
+by the mixed-product rule of the Kronecker product, with either padding: a token is read if and only if both its row and
+its column are on the grid. So base queries are the K row shifts S_u x I, base keys the K transposed column shifts
+(I x T_v)^T, and the kernel is the output projection: K heads.
+
+**Least.** Where the K^2 shifts are linearly independent (K <= min(R, C) on a torus; K < 2 min(R, C) with zeros, where
+they are matrices other than 0 on distinct diagonals), the operator Schmidt rank is the dimension of the span of the K^2
+tap matrices kernel[:,:,u,v]. If those are independent, which needs d D >= K^2, MHA needs K^2 heads and IHA K
+(theory.md T2). A kernel with fewer independent taps needs fewer: with d = D = 1 it is one operator.
+
+MHA with K^2 heads is known: Cordonnier, Loukas, Jaggi, ICLR 2020, arXiv 1911.03584 (there with softmax in the limit).
+"""
+
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from constructions.construction import Block, Construction
+from constructions.polynomial import routing, selectors
+from iha_theory.position_only import PositionWeights, to_layer
+
+Padding = Literal["circular", "zero"]
+PADDINGS = get_args(Padding)
+
+
+def mha_products(
+    queries: Float[Tensor, "a tokens dim"], keys: Float[Tensor, "b tokens dim"], contents: Float[Tensor, "a b d D"]
+) -> PositionWeights:
+    """X -> sum_{a,b} Q_a K_b^T X B_ab by MHA with #a #b heads; head a #b + b has pair (a, b)."""
+    pairs = [(q, k) for q in queries for k in keys]
+    return PositionWeights(
+        query=tuple(q for q, _ in pairs),
+        key=tuple(k for _, k in pairs),
+        value=selectors(contents.shape[2], 1) * len(pairs),
+        pattern="linear",
+        out=contents.flatten(0, 2),
+    )
+
+
+def iha_products(
+    queries: Float[Tensor, "a tokens dim"], keys: Float[Tensor, "b tokens dim"], contents: Float[Tensor, "a b d D"]
+) -> PositionWeights:
+    """X -> sum_{a,b} Q_a K_b^T X B_ab by IHA with max(#a, #b) heads and as many pseudo-heads; missing ones are 0."""
+    heads = max(len(queries), len(keys))
+    q, k = (F.pad(base, (0, 0, 0, 0, 0, heads - len(base))) for base in (queries, keys))
+    return PositionWeights(
+        query=tuple(q),
+        key=tuple(k),
+        value=selectors(contents.shape[2], heads),
+        pattern="linear",
+        mixing=routing(heads),
+        out=F.pad(contents, (0, 0, 0, 0, 0, heads - len(keys), 0, heads - len(queries))).flatten(0, 2),
+    )
+
+
+PRODUCTS = {"mha": mha_products, "iha": iha_products}
+
+
+def shifts(size: int, kernel_size: int, padding: Padding) -> Float[Tensor, "kernel_size size size"]:
+    """The shifts of a line of `size` places: matrix u has a 1 at (r, r + u - (K - 1)/2), modulo `size` or not at all."""
+    offsets = range(-(kernel_size // 2), kernel_size // 2 + 1)
+    if padding == "circular":
+        return torch.stack([torch.eye(size, dtype=torch.float64).roll(t, 1) for t in offsets])
+    return torch.stack([torch.ones(size, size, dtype=torch.float64).triu(t).tril(t) for t in offsets])
+
+
+def convolution(
+    layer: str, kernel: Float[Tensor, "D d K1 K2"], grid: tuple[int, int], padding: Padding = "circular"
+) -> Construction:
+    """A K x K convolution of the tokens' grid by "mha" with K^2 heads or "iha" with K.
+
+    The content is (N, d) and the output (N, D), tokens row-major; stride 1, so the output has the input's grid.
+
+    Args:
+        layer: "mha" or "iha".
+        kernel: (D, d, K, K) in float64, output channels first, as torch's conv2d takes it; K odd.
+        grid: (R, C), each at least 1.
+        padding: "circular" (a torus) or "zero".
+
+    Raises:
+        ValueError: an even or non-square kernel, another dtype, a grid without tokens, or another layer or padding.
+    """
+    if layer not in PRODUCTS:
+        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(PRODUCTS)}")
+    if padding not in PADDINGS:
+        raise ValueError(f"unknown padding {padding!r}: accepted are {', '.join(PADDINGS)}")
+    if kernel.dtype != torch.float64:
+        raise ValueError(f"the kernel must be float64, got {kernel.dtype}")
+    outputs, width, size, other = kernel.shape
+    if size != other or size % 2 == 0:
+        raise ValueError(f"the kernel must be K x K with K odd, got {size} x {other}")
+    rows, columns = grid
+    if rows < 1 or columns < 1 or outputs < 1 or width < 1:
+        raise ValueError(f"grid and channels must be at least 1, got {rows} x {columns}, {width} in, {outputs} out")
+    row_shifts, column_shifts = shifts(rows, size, padding), shifts(columns, size, padding)
+    queries = torch.stack([torch.kron(s, torch.eye(columns, dtype=torch.float64)) for s in row_shifts])
+    keys = torch.stack([torch.kron(torch.eye(rows, dtype=torch.float64), t).T for t in column_shifts])
+    weights = PRODUCTS[layer](queries, keys, kernel.permute(2, 3, 1, 0))
+    readout = tuple(Block(f"channel {o}", o, 1) for o in range(outputs))
+    return Construction(f"convolution/{layer}", "theory.md T12", to_layer(weights), readout, width)

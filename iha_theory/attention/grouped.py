@@ -1,0 +1,44 @@
+"""Grouped-Query Attention (GQA) and, with one key/value head, Multi-Query Attention (MQA)."""
+
+from typing import Any
+
+from torch import Tensor
+
+from iha_theory.attention.base import AttentionLayer, require_count
+from iha_theory.attention.patterns import attend
+
+
+class GroupedQueryAttention(AttentionLayer):
+    """GQA: H query heads share G key/value heads, H/G of them each.
+
+        out = concat_h sigma(scale Q_h K_g^T) V_g,   g = floor(h G / H)   (0-based)
+
+    num_kv_heads = 1 is MQA (Shazeer, arXiv 1911.02150); num_kv_heads = H is MHA.
+    Source: Ainslie et al., arXiv 2305.13245.
+
+    As an operator on content it has one attention map a head, so its rank is at most H, as MHA's (theory.md T1).
+
+    Args beyond `AttentionLayer`:
+        num_kv_heads: G, a divisor of num_heads. `k_proj` and `v_proj` make G heads.
+
+    Raises:
+        ValueError: as `AttentionLayer`; and a num_kv_heads that does not divide num_heads.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int, **options: Any) -> None:
+        self.num_kv_heads = require_count("num_kv_heads", num_kv_heads)  # before the projections are made
+        if require_count("num_heads", num_heads) % num_kv_heads:
+            raise ValueError(f"num_kv_heads must divide num_heads {num_heads}, got {num_kv_heads}")
+        super().__init__(embed_dim, num_heads, **options)
+
+    def _projection_heads(self) -> tuple[int, int, int]:
+        return self.num_heads, self.num_kv_heads, self.num_kv_heads
+
+    def heads(
+        self, q: Tensor, k: Tensor, v: Tensor, *, mask: Tensor | None, is_causal: bool, positions: Tensor | None
+    ) -> Tensor:
+        """Ordinary attention, in which each key/value head serves its group of query heads."""
+        options = self._options(mask, is_causal, q, k, v)
+        q, k = self._rotated(q, positions), self._rotated(k, positions)
+        group = self.num_heads // self.num_kv_heads
+        return attend(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), **options)
