@@ -69,11 +69,3 @@ class Construction:
 def count(module: nn.Module) -> int:
     """Number of parameters of a module."""
     return sum(p.numel() for p in module.parameters())
-
-
-def ceil_sqrt(n: int) -> int:
-    """The least H with H^2 >= n, for n >= 1."""
-    root = 1
-    while root * root < n:
-        root += 1
-    return root

@@ -1,6 +1,7 @@
 """Any K x K convolution as one layer of linear attention: MHA with K^2 heads, IHA with K (theory.md T12).
 
-**Banks of products.** For Q_a, K_b in R^{N x N} and B_ab in R^{d x D} the map X -> sum_{a,b} Q_a K_b^T X B_ab is a layer:
+**Banks of products.** With Q_a, K_b in R^{N x N} and B_ab in R^{d x D} the map X -> sum_{a,b} Q_a K_b^T X B_ab is a
+layer:
 
 - MHA, one head a pair: queries Q_a, keys K_b, values X, and B_ab in the head's d rows of the output projection.
 - IHA, H = P = max(#a, #b) heads: base queries Q_a, base keys K_b, base value m is X in block m of H. With the filter
@@ -11,9 +12,9 @@
 
     Y[(r, c), o] = sum_{i,u,v} kernel[o,i,u,v] X[(r + u - p, c + v - p), i],
 
-cross-correlation as in torch's conv2d; "circular" takes places modulo R and C, "zero" leaves those off the grid out. Let
-S_u in R^{R x R} have a 1 at (r, r + u - p), and T_v in R^{C x C} at (c, c + v - p); a row without such a place is 0, so
-that with zero padding both are nilpotent (or I, for u = p). Then
+cross-correlation as in torch's conv2d; "circular" takes places modulo R and C, "zero" leaves out those off the grid.
+Let S_u in R^{R x R} have a 1 at (r, r + u - p), and T_v in R^{C x C} at (c, c + v - p); a row without such a place is
+0, so that with zero padding both are nilpotent (or I, for u = p). Then
 
     Y = sum_{u,v} (S_u x T_v) X kernel[:,:,u,v]^T,      S_u x T_v = (S_u x I)(I x T_v),
 
@@ -78,7 +79,7 @@ PRODUCTS = {"mha": mha_products, "iha": iha_products}
 
 
 def shifts(size: int, kernel_size: int, padding: Padding) -> Float[Tensor, "kernel_size size size"]:
-    """The shifts of a line of `size` places: matrix u has a 1 at (r, r + u - (K - 1)/2), modulo `size` or not at all."""
+    """The shifts of a line of `size` places: matrix u has a 1 at (r, r + u - (K - 1)/2), if need be modulo `size`."""
     offsets = range(-(kernel_size // 2), kernel_size // 2 + 1)
     if padding == "circular":
         return torch.stack([torch.eye(size, dtype=torch.float64).roll(t, 1) for t in offsets])

@@ -17,10 +17,11 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor, nn
 
-from constructions.construction import Block, Construction, ceil_sqrt
+from constructions.construction import Block, Construction
 from constructions.mlp import PairCount
 from constructions.polynomial import routing, selectors, transpose
 from iha_theory import exact
+from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import PositionWeights, to_layer, with_positions
 
 

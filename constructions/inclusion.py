@@ -29,7 +29,7 @@ def inclusion(layer: MultiHeadAttention, num_pseudo_heads: int, pick: int = 0) -
         num_pseudo_heads: P.
         pick: the row, from 0, that the collapse reads; negative counts from the end.
     """
-    iha = InterleavedHeadAttention.from_mha(layer, num_pseudo_heads, noise=0)
+    iha = InterleavedHeadAttention.from_mha(layer, num_pseudo_heads, noise=0.0)
     with torch.no_grad():
         iha.collapse.zero_()
         iha.collapse[..., pick] = torch.eye(layer.num_heads)

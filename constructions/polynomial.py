@@ -18,8 +18,9 @@ import torch
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.construction import Block, Construction, ceil_sqrt
+from constructions.construction import Block, Construction
 from iha_theory import exact
+from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import Matrix, Mixing, PositionWeights, to_layer
 
 Powers = Callable[[int], Matrix]

@@ -13,7 +13,7 @@ chi~(0) = 1, the map of any N inputs is
 
     Y = sum_{t<k} L^t G X N_t^T.
 
-G is lower-triangular Toeplitz with entries G_ij = s_{i-j}, the power series of 1 / chi~: s_t = - sum_{s>=1} c_s s_{t-s}.
+G is lower-triangular Toeplitz, G_ij = s_{i-j} with 1 / chi~ = sum_t s_t z^t: s_0 = 1, s_t = - sum_{i>=1} c_i s_{t-i}.
 
 - IHA, H = P = ceil(sqrt k) heads: L^{aH+b} G = L^{aH} (L^b G), so base queries L^{aH}, base keys (L^b G)^T, and the N_t
   in the output projection (`constructions.convolution.iha_products`).
@@ -21,7 +21,7 @@ G is lower-triangular Toeplitz with entries G_ij = s_{i-j}, the power series of 
   queries sum_t f_qt L^t, keys G^T, and N_{t_q} in the output projection. If all are independent, head t has L^t.
   Where r < ceil(sqrt k), IHA does the same with r heads.
 
-Causal by nature, for every N. A causal FIR filter y_t = sum_{t<k} N_t u_{t-j} is the case chi~ = 1, G = I.
+Causal by nature, for every N. A causal FIR filter y_t = sum_{j<k} N_j u_{t-j} is the case chi~ = 1, G = I.
 
 **Least.** The L^t G with t < k <= N are independent, so the operator Schmidt rank is r = dim span{N_t}, which is
 dim span{h_0 + D, h_1, ..., h_{N-1}} since G is invertible: MHA needs r heads, which is tight, and IHA ceil(sqrt r),
@@ -47,9 +47,10 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from constructions.checks import gamma
-from constructions.construction import Block, Construction, ceil_sqrt
+from constructions.construction import Block, Construction
 from constructions.convolution import PRODUCTS
 from iha_theory import exact
+from iha_theory.costs import ceil_sqrt
 from iha_theory.exact import Domain
 from iha_theory.position_only import to_layer
 
@@ -72,6 +73,8 @@ class StateSpace:
         for (name, shape), m in zip(expected.items(), (self.a, self.b, self.c, self.feedthrough), strict=True):
             if m is not None and m.shape != shape:
                 raise ValueError(f"{name} of shape {m.shape} in a system of order {order}: expected {shape}")
+            if m is not None and m.domain != self.a.domain:
+                raise ValueError(f"{name} is over {m.domain} and A over {self.a.domain}: use one field")
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,10 @@ class RationalFilter:
         For the filter that is 0, one numerator that is 0.
         """
         flat = [m.to_list_flat() for m in self.numerators]
-        reduced, pivots = DomainMatrix(flat, (len(flat), len(flat[0])), self.domain).transpose().to_field().rref()
+        reduced, pivots = DomainMatrix(flat, (len(flat), len(flat[0])), self.domain).transpose().rref()
         if not pivots:
-            return exact.identity(len(flat), self.domain)[:1, :], [self.numerators[0]]
-        return reduced[: len(pivots), :], [self.numerators[t] for t in pivots]
+            reduced, pivots = exact.identity(len(flat), self.domain), (0,)
+        return reduced.extract(range(len(pivots)), range(len(flat))), [self.numerators[t] for t in pivots]
 
 
 def system(a: Any, b: Any, c: Any, feedthrough: Any = None, domain: Domain = QQ) -> StateSpace:
@@ -170,7 +173,7 @@ def state_space(layer: str, model: StateSpace, tokens: int, *, rounded: bool = F
     return rational_filter(layer, transfer(model), tokens, rounded=rounded)
 
 
-def fir(layer: str, taps: Sequence[Any], tokens: int, domain: Domain = QQ) -> Construction:
+def fir(layer: str, taps: Sequence[Any] | np.ndarray, tokens: int, domain: Domain = QQ) -> Construction:
     """y_t = sum_{j<k} taps[j] u_{t-j} by "mha" with at most k heads or "iha" with at most ceil(sqrt k).
 
     taps: k matrices (D, d) of numbers; see `rational_filter` for the rest.

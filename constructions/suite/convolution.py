@@ -24,13 +24,14 @@ from constructions.checks import (
     gamma,
     layer_operations,
 )
-from constructions.construction import Construction, ceil_sqrt
+from constructions.construction import Construction
 from constructions.convolution import PADDINGS, PRODUCTS, Padding, convolution
 from constructions.suite.mutants import Subject
 from iha_theory import exact
+from iha_theory.costs import ceil_sqrt
 
 SIZES = (3, 5, 7)
-GRID = (9, 8)
+GRID = (9, 7)
 WIDTH = 3
 """Input channels; the output channels are as few as let all K^2 taps be independent."""
 PRIME = next(exact.primes_beyond(1))
@@ -38,6 +39,11 @@ PRIME = next(exact.primes_beyond(1))
 CLAIMS = {
     "mha": "MHA with K^2 heads represents any K x K convolution",
     "iha": "IHA with K heads and as many pseudo-heads represents any K x K convolution",
+}
+
+COMPARED: dict[Tier, str] = {
+    "exact": "operators with conv2d's, over the rationals, at a random kernel",
+    "float64": "operators with conv2d's, by entry",
 }
 
 
@@ -103,10 +109,17 @@ def float64_measure(
 
 
 def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
-    """K x K convolutions by both layers with both paddings: an integer kernel exactly, a normal one in float64."""
+    """K x K convolutions by both layers with both paddings: any kernel exactly, a normal one in float64.
+
+    Layer and target are linear in the kernel, so if they differ for some kernel they differ for one of uniform integers
+    in 0 .. 2^53 - 1 but with probability at most 2^-53. On a grid of at least K x K places conv2d of a basis input adds
+    zeros to one entry of the kernel, without rounding.
+    """
     generator = np.random.default_rng(size)
     shape = (-(-(size**2) // WIDTH), WIDTH, size, size)
-    kernels: dict[Tier, Tensor] = {"exact": torch.from_numpy(generator.integers(-9, 10, shape)).double()}
+    kernels: dict[Tier, Tensor] = {
+        "exact": torch.from_numpy(generator.integers(0, exact.LARGEST_INTEGER, shape)).double()
+    }
     if not exact_only:
         kernels["float64"] = torch.from_numpy(generator.standard_normal(shape))
     for padding in PADDINGS:
@@ -120,6 +133,9 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
                     error, bound = exact_measure(construction, target)
                 else:
                     error, bound = float64_measure(construction, kernel, GRID, padding)
+                setting = {"kernel": size, "grid": list(GRID), "padding": padding, "channels": [shape[1], shape[0]]}
+                if tier == "exact":
+                    setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
                 yield CheckResult(
                     id=f"convolution/K={size}/{padding}/{layer}/{tier}",
                     claim=CLAIMS[layer],
@@ -130,14 +146,8 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
                     tier=tier,
                     error=error,
                     bound=bound,
-                    setting={
-                        "kernel": size,
-                        "grid": list(GRID),
-                        "padding": padding,
-                        "channels": [shape[1], shape[0]],
-                        "lower_bound_heads": bounds[layer],
-                    },
-                    compared="operators with conv2d's, " + ("over the rationals" if tier == "exact" else "by entry"),
+                    setting=setting | {"lower_bound_heads": bounds[layer]},
+                    compared=COMPARED[tier],
                 )
 
 
@@ -163,15 +173,6 @@ def _subjects(layer: str, padding: Padding) -> list[Subject]:
         changed[0, 1, 0, 2] *= change
         return changed
 
-    def rolled(name: str) -> Callable[[Any], Any]:
-        def make(construction: Construction) -> Construction:
-            with torch.no_grad():
-                block = getattr(construction.layer, name).weight[:tokens, -tokens:]
-                block.copy_(block.roll(1, 1))
-            return construction
-
-        return make
-
     common: dict[str, Any] = {
         "build": lambda: convolution(layer, kernel, grid, padding),
         "outputs": lambda construction: construction(x).detach(),
@@ -183,8 +184,8 @@ def _subjects(layer: str, padding: Padding) -> list[Subject]:
             "one tap 1/64 off": built(entry_changed(1 + 1 / 64)),
             "the other padding": built(kernel, padding=other),
             "grid transposed": built(kernel, grid=(grid[1], grid[0])),
-            "a row shift off by one": rolled("q_proj"),
-            "a column shift off by one": rolled("k_proj"),
+            "a row shift off by one": rolled("q_proj", tokens),
+            "a column shift off by one": rolled("k_proj", tokens),
             **READOUT_DAMAGES,
         },
     }
@@ -200,6 +201,18 @@ def _subjects(layer: str, padding: Padding) -> list[Subject]:
             **common,
         ),
     ]
+
+
+def rolled(name: str, tokens: int) -> Callable[[Any], Any]:
+    """The damage of the first head's queries (`q_proj`) or keys (`k_proj`) one token off."""
+
+    def make(construction: Construction) -> Construction:
+        with torch.no_grad():
+            block = getattr(construction.layer, name).weight[:tokens, -tokens:]
+            block.copy_(block.roll(1, 1))
+        return construction
+
+    return make
 
 
 def _swap_channels(construction: Construction) -> Construction:

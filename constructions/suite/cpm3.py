@@ -1,6 +1,6 @@
 """Checks of CPM-3: the workspace as an operator, and the network's counts against the task's definition."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from synthetic.cpm3 import CountPairs, all_sequences
 EXHAUSTIVE = 100_000
 """All M^N sequences are run where there are at most this many."""
 SAMPLES = 200
-BATCH_BYTES = 2**25
 
 TASKS = ((1, 3), (2, 5), (3, 7), (3, 8), (4, -9), (5, 11), (7, 2**62 + 1))
 """(M, G). M = 1 counts all pairs; M divides G - 1 in (2, 5) and (3, 7) only, where order does not matter (ledger
@@ -96,17 +95,13 @@ def _sequences(task: CountPairs, tokens: int, seed: int) -> Iterator[np.ndarray]
         x[0], x[1], x[2] = 0, task.modulus - 1, np.arange(tokens)
         yield x
         return
-    chunk = max(1, BATCH_BYTES // (8 * 8 * tokens**2))
-    for x in all_sequences(task.modulus, tokens):
-        for start in range(0, len(x), chunk):
-            yield x[start : start + chunk]
+    yield from all_sequences(task.modulus, tokens, chunk=EXHAUSTIVE)
 
 
-def checks(n_max: range, tasks: tuple[tuple[int, int], ...]) -> Iterator[CheckResult]:
-    """Workspace and counts for each N_max, by both layers."""
-    for tokens in n_max:
-        for layer in WEIGHTS:
-            construction = workspace(layer, tokens)
-            yield workspace_exact(layer, construction)
-            for modulus, coefficient in tasks:
-                yield counts_exact(layer, construction, modulus, coefficient)
+def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResult]:
+    """Workspace and counts for one N_max, by both layers."""
+    for layer in WEIGHTS:
+        construction = workspace(layer, tokens)
+        yield workspace_exact(layer, construction)
+        for modulus, coefficient in tasks:
+            yield counts_exact(layer, construction, modulus, coefficient)

@@ -1,7 +1,7 @@
 """Checks of state-space models and FIR filters against simulations, their lower bounds, and their mutants.
 
-Exact targets come from the definition, tap by tap; float64 targets from running the recursion on every basis input, from
-scipy.signal.dlsim, and, for FIR filters, from torch's conv1d. None of them knows of minimal polynomials.
+The targets are those of `constructions.suite.simulation`; the lower bounds are on their operator Schmidt rank
+(theory.md T2), by its rank modulo a prime.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,224 +9,263 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.signal
 import torch
-import torch.nn.functional as F
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
-from torch import Tensor
 
-from constructions.checks import (
-    UNIT,
-    CheckResult,
-    Operator,
-    Tier,
-    exact_operator_error,
-    float64_operator_error,
-    gamma,
-    layer_operations,
-    relative_error,
-    worse,
-)
+from constructions.checks import CheckResult, Tier, exact_operator_error
 from constructions.construction import Construction
 from constructions.convolution import PRODUCTS
-from constructions.state_space import (
-    RationalFilter,
-    StateSpace,
-    fir,
-    rational_filter,
-    system,
-    tiled,
-    transfer,
-)
-from constructions.suite.convolution import PRIME, READOUT_DAMAGES, lower_bounds
+from constructions.state_space import RationalFilter, StateSpace, fir, rational_filter, transfer
+from constructions.suite.convolution import PRIME, READOUT_DAMAGES, lower_bounds, rolled
 from constructions.suite.mutants import Subject
+from constructions.suite.simulation import (
+    WIDTH,
+    exact_target,
+    fir_measure,
+    float64_measure,
+    impulse_response,
+    integers,
+    repeated,
+    stable,
+)
 from iha_theory import exact
-from iha_theory.exact import Domain
 
 ORDERS = (4, 9, 16)
-TOKENS = (64, 256)
-EXACT_TOKENS = 20
-"""Over the rationals, few enough for float64 to hold the powers of an integer matrix."""
-WIDTH = 4
-"""d = D, so that up to 16 taps can be independent."""
-
+RATIONAL_TOKENS = 20
+"""N over the rationals: few enough for float64 to hold the powers of an integer matrix."""
+TOKENS, LONG = 64, 256
+PROBES = 16
+"""At N = 256 the float64 tier uses so many normal inputs; see `float64_operator_error`."""
 CLAIMS = {
     "mha": "MHA with n heads represents a linear state-space model of order n",
     "iha": "IHA with ceil(sqrt n) heads represents a linear state-space model of order n",
 }
-FIR_CLAIMS = {
+WITH_FEEDTHROUGH = {
+    "mha": "MHA with n + 1 heads represents a state-space model of order n with feedthrough",
+    "iha": "IHA with ceil(sqrt(n + 1)) heads represents a state-space model of order n with feedthrough",
+}
+DEROGATORY = {
+    "mha": "MHA with m heads represents a state-space model whose minimal polynomial has degree m < n",
+    "iha": "IHA with ceil(sqrt m) heads represents a state-space model whose minimal polynomial has degree m < n",
+}
+FIR = {
     "mha": "MHA with k heads represents a causal FIR filter of k taps",
     "iha": "IHA with ceil(sqrt k) heads represents a causal FIR filter of k taps",
 }
 
 
-# --- targets -----------------------------------------------------------------------------------------------------------
+def realignment(model: StateSpace, tokens: int) -> DomainMatrix:
+    """Rows of the operator's realignment: its first taps, modulo a prime that divides no denominator."""
+    field = exact.gf(PRIME)
+    parts = (model.a, model.b, model.c, model.feedthrough)
+    a, b, c, d = (m if m is None or m.domain == field else exact.residues(m, PRIME) for m in parts)
+    assert a is not None
+    assert b is not None
+    assert c is not None
+    return stacked(impulse_response(StateSpace(a, b, c, d), min(tokens, 2 * a.shape[0])))
 
 
-def impulse_response(model: StateSpace, tokens: int) -> list[DomainMatrix]:
-    """C B + D, C A B, C A^2 B, ..., N taps (D, d), by the recursion."""
-    state, taps = model.b, []
-    for _ in range(tokens):
-        taps.append(model.c * state)
-        state = model.a * state
-    if model.feedthrough is not None:
-        taps[0] = taps[0] + model.feedthrough
-    return taps
+def stacked(taps: Sequence[DomainMatrix]) -> DomainMatrix:
+    """Each tap a row, (taps, d D)."""
+    rows = [tap.to_list_flat() for tap in taps]
+    return DomainMatrix(rows, (len(rows), len(rows[0])), taps[0].domain)
 
 
-def exact_target(taps: Sequence[DomainMatrix], tokens: int) -> list[list[DomainMatrix | None]]:
-    """y_t = sum_j taps[j] u_{t-j} as `exact_operator_error` wants it."""
-    outputs, width = taps[0].shape
-    domain = taps[0].domain
-    rows = [tap.to_list() for tap in taps]
-    nothing = domain.zero
-
-    def entry(o: int, a: int) -> DomainMatrix:
-        lags = [row[o][a] for row in rows[:tokens]] + [nothing] * (tokens - len(rows))
-        entries = [[lags[i - j] if i >= j else nothing for j in range(tokens)] for i in range(tokens)]
-        return DomainMatrix(entries, (tokens, tokens), domain).to_dense()
-
-    return [[entry(o, a) for a in range(width)] for o in range(outputs)]
+def checks(order: int, exact_only: bool = False) -> Iterator[CheckResult]:
+    """Models of one order by both layers: all of them modulo a prime, an integer one, and a stable one in float64."""
+    yield from _exact(f"state-space/n={order}", CLAIMS, integers(order, order), RATIONAL_TOKENS)
+    yield from _exact(f"state-space-every/n={order}", CLAIMS, integers(order, order, exact.gf(PRIME)), TOKENS)
+    if not exact_only:
+        model = stable(order, order)
+        yield from _float64(f"state-space/n={order}", CLAIMS, model, TOKENS)
+        yield from _float64(f"state-space/n={order}", CLAIMS, model, LONG, PROBES)
 
 
-def realignment(taps: Sequence[DomainMatrix], prime: int = PRIME) -> DomainMatrix:
-    """The distinct rows of the operator's realignment but 0: the taps, modulo a prime that divides no denominator."""
-    field = exact.gf(prime)
-    reduced = [tap if tap.domain == field else exact.residues(tap, prime) for tap in taps]
-    return DomainMatrix([tap.to_list_flat() for tap in reduced], (len(taps), len(taps[0].to_list_flat())), field)
+def special_checks(exact_only: bool = False) -> Iterator[CheckResult]:
+    """A model with feedthrough, which takes one term more, and one with a derogatory A, which takes fewer."""
+    for name, claims, exactly, floating in (
+        ("feedthrough/n=4", WITH_FEEDTHROUGH, integers(4, 0, feedthrough=True), stable(4, 0, feedthrough=True)),
+        ("derogatory/n=8", DEROGATORY, repeated(integers(4, 0), 1), repeated(stable(4, 0), 1)),
+    ):
+        yield from _exact(f"state-space-{name}", claims, exactly, RATIONAL_TOKENS)
+        if not exact_only:
+            yield from _float64(f"state-space-{name}", claims, floating, TOKENS)
 
 
-def recursion(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> Operator:
-    """The model run on (batch, N, d) inputs, all at once."""
+def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
+    """FIR filters of k taps by both layers: any taps exactly, as for convolutions, and normal ones in float64."""
+    generator = np.random.default_rng(terms)
+    shape = (terms, WIDTH, WIDTH)
+    kernels: dict[Tier, np.ndarray] = {"exact": generator.integers(0, exact.LARGEST_INTEGER, shape)}
+    if not exact_only:
+        kernels["float64"] = generator.standard_normal(shape)
+    for tier, taps in kernels.items():
+        matrices = [exact.matrix(tap, QQ) for tap in taps]
+        bounds = lower_bounds(stacked([exact.residues(m, PRIME) for m in matrices]))
+        for layer in PRODUCTS:
+            construction = fir(layer, taps, TOKENS)
+            if tier == "exact":
+                error, bound = exact_operator_error(construction, exact_target(matrices, TOKENS)), 0.0
+                compared = "operators with the taps, over the rationals, at random taps"
+            else:
+                error, bound = fir_measure(construction, torch.from_numpy(taps), TOKENS)
+                compared = "operators with torch's conv1d, by entry"
+            setting: dict[str, Any] = {"taps": terms, "tokens": TOKENS, "lower_bound_heads": bounds[layer]}
+            if tier == "exact":
+                setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
+            yield _result(f"fir/k={terms}", FIR, construction, layer, tier, error, bound, setting, compared)
 
-    def apply(u: Tensor) -> Tensor:
-        inputs, state, outputs = u.numpy(), np.zeros((len(u), len(a))), []
-        for t in range(inputs.shape[1]):
-            state = state @ a.T + inputs[:, t] @ b.T
-            outputs.append(state @ c.T + inputs[:, t] @ d.T)
-        return torch.from_numpy(np.stack(outputs, axis=1))
 
-    return apply
+def _exact(name: str, claims: dict[str, str], model: StateSpace, tokens: int) -> Iterator[CheckResult]:
+    """One model exactly; over a prime field a random one, which speaks for all.
 
-
-def dlsim(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> Operator:
-    """scipy.signal.dlsim, one input at a time.
-
-    Its states lag ours by one, x[t+1] = A x[t] + B u[t], y[t] = C x[t]: it runs one step more and the first output is
-    left out. The feedthrough is added.
+    With chi the characteristic polynomial, the entries of the weights' products and of the target are polynomials in
+    the entries of A, B, C of degree at most N + 1. A difference that is not the zero polynomial (modulo p) vanishes at
+    a uniform random point with probability at most (N + 1) / p (Schwartz, Zippel). The minimal polynomial of such an A
+    is the characteristic one if its degree, the number of numerators here, is n.
     """
-    none = np.zeros_like(d)
-
-    def apply(u: Tensor) -> Tensor:
-        runs = []
-        for x in u.numpy():
-            _, y, _ = scipy.signal.dlsim((a, b, c, none, 1.0), np.vstack((x, np.zeros_like(x[:1]))))
-            runs.append(y[1:] + x @ d.T)
-        return torch.from_numpy(np.stack(runs))
-
-    return apply
-
-
-def conv1d(taps: Tensor) -> Operator:
-    """torch's conv1d with (k, D, d) taps, latest first, on (batch, N, d) inputs."""
-    kernel = taps.flip(0).permute(1, 2, 0)
-    return lambda x: F.conv1d(F.pad(x.transpose(1, 2), (len(taps) - 1, 0)), kernel).transpose(1, 2)
+    domain, given = model.a.domain, transfer(model)
+    bounds = lower_bounds(realignment(model, tokens))
+    target = exact_target(impulse_response(model, tokens), tokens)
+    setting: dict[str, Any] = {"order": model.a.shape[0], "tokens": tokens, "terms": len(given.numerators)}
+    compared = "operators with the impulse response, over the rationals"
+    if domain != QQ:
+        setting["failure_probability"] = (tokens + 1) / PRIME
+        compared = "operators with the impulse response, modulo a prime, for a random model"
+    for layer in PRODUCTS:
+        construction = rational_filter(layer, given, tokens)
+        error = exact_operator_error(construction, target, domain)
+        case = {**setting, "lower_bound_heads": bounds[layer]}
+        yield _result(f"{name}/N={tokens}", claims, construction, layer, "exact", error, 0.0, case, compared)
 
 
-# --- float64 -----------------------------------------------------------------------------------------------------------
+def _float64(
+    name: str, claims: dict[str, str], model: StateSpace, tokens: int, probes: int | None = None
+) -> Iterator[CheckResult]:
+    given, bounds = transfer(model), lower_bounds(realignment(model, tokens))
+    setting: dict[str, Any] = {"order": model.a.shape[0], "tokens": tokens, "terms": len(given.numerators)}
+    compared = "operators with the recursion, by entry; outputs with scipy.signal.dlsim"
+    if probes is not None:
+        setting |= {"probes": probes, "failure_probability": tokens * WIDTH * 10.0**-probes}
+        compared = f"{probes} outputs with the recursion, one with scipy.signal.dlsim"
+    for layer in PRODUCTS:
+        construction = rational_filter(layer, given, tokens, rounded=True)
+        error, bound = float64_measure(construction, layer, model, tokens, probes)
+        case = {**setting, "lower_bound_heads": bounds[layer]}
+        yield _result(f"{name}/N={tokens}", claims, construction, layer, "float64", error, bound, case, compared)
 
 
-def float64_measure(construction: Construction, layer: str, model: StateSpace, tokens: int) -> tuple[float, float]:
-    """Error of the torch layer's operator, and of its outputs against scipy's, and the bound.
-
-    Errors are relative to M = M_layer + M_run, maps of |u| with taps M[tau].
-
-    The layer's weights are f, s and the numerators of `rational_filter`, each correctly rounded, so it is within
-    gamma_{m+3} M_layer for its longest chain m of operations, M_layer[tau] = sum_{q,t} |f_qt| |s_{tau-t}| |N_{t_q}|.
-
-    The runs: a step makes an error of at most g = gamma_{n+d} times |A| |x| + |B| |u|. With alpha = |A|_2 + g |A|_F,
-    kappa = max(|A|_F, alpha), W[0] = 1 and W[tau] = kappa alpha^(tau-1), by induction an input u_{t-tau}[a] leaves in
-    x_t at most (1 + g) W[tau] |B e_a| |u| and in its error at most g (1 + g) (tau + 1) W[tau] |B e_a| |u| (2-norms);
-    reading the output adds g |C| |x| + g |D| |u|. So the run is within gamma_{(n+d)(N+2)+1} M_run,
-    M_run[tau] = |C_o| W[tau] |B e_a| + 1[tau = 0] |D|. (numpy's |A|_2 is taken a relative 1e-12 larger.)
-
-    One operation more covers the rounding of M.
-    """
-    a, b, c, d = _arrays(model)
-    order, width = b.shape
-    step = gamma(order + width)
-    frobenius = float(np.linalg.norm(a))
-    alpha = float(np.linalg.norm(a, 2)) * (1 + 1e-12) + step * frobenius
-    decay = np.concatenate(([1.0], max(frobenius, alpha) * alpha ** np.arange(tokens - 1)))
-    run = decay[:, None, None] * np.outer(np.linalg.norm(c, axis=1), np.linalg.norm(b, axis=0))
-    run[0] += np.abs(d)
-    majorant = causal(torch.from_numpy(run + layer_majorant(layer, transfer(model), tokens)))
-    bound = gamma(
-        max(layer_operations(construction.layer, tokens) + 3, (order + width) * (tokens + 2) + 1) + 1
+def _result(
+    name: str,
+    claims: dict[str, str],
+    construction: Construction,
+    layer: str,
+    tier: Tier,
+    error: float,
+    bound: float,
+    setting: dict[str, Any],
+    compared: str,
+) -> CheckResult:
+    return CheckResult(
+        id=f"{name}/{layer}/{tier}",
+        claim=claims[layer],
+        layer=layer,
+        heads=construction.heads,
+        pseudo_heads=construction.pseudo_heads,
+        parameters=construction.parameters,
+        tier=tier,
+        error=error,
+        bound=bound,
+        setting={**setting, "width": WIDTH},
+        compared=compared,
     )
-    error = float64_operator_error(construction, tokens, recursion(a, b, c, d), majorant)
-    x = torch.from_numpy(np.random.default_rng(1).standard_normal((1, tokens, width)))
-    with torch.no_grad():
-        return worse(error, relative_error(construction(x), dlsim(a, b, c, d)(x), majorant(x.abs()))), bound
 
 
-def layer_majorant(layer: str, given: RationalFilter, tokens: int) -> np.ndarray:
-    """sum_{q,t} |f_qt| |s_{tau-t}| |N_{t_q}|, the sizes of the addends behind tap tau: (N, D, d)."""
-    combination, numerators = given.independent()
-    if tiled(layer, given):
-        combination, numerators = exact.identity(len(given.numerators), given.domain), list(given.numerators)
-    series = np.abs([_float(s) for s in given.series(tokens)])
-    f, n = (np.abs(x) for x in (_floats(combination), np.stack([_floats(n) for n in numerators])))
-    queries = np.stack([np.convolve(row, series)[:tokens] for row in f])
-    return np.einsum("qt,qoa->toa", queries, n)
+def subjects() -> list[Subject]:
+    """The checks to be tested by mutants, on small models."""
+    return [
+        subject for layer in PRODUCTS for feedthrough in (False, True) for subject in _models(layer, feedthrough)
+    ] + [subject for layer in PRODUCTS for subject in _filters(layer)]
 
 
-def causal(taps: Tensor) -> Operator:
-    """u -> sum_j taps[j] u_{t-j}, with (N, D, d) taps, as one dense matrix."""
-    tokens, outputs, width = taps.shape
-    lags = torch.arange(tokens)[:, None] - torch.arange(tokens)
-    dense = torch.where(lags[..., None, None] >= 0, taps[lags.clamp(min=0)], 0.0)  # (i, j, o, a)
-    matrix = dense.permute(1, 3, 0, 2).reshape(tokens * width, tokens * outputs)
-    return lambda u: (u.flatten(1) @ matrix).unflatten(1, (tokens, outputs))
+def _models(layer: str, feedthrough: bool) -> list[Subject]:
+    order, tokens = 4 - feedthrough, 10  # four terms either way
+    model = integers(order, 1, feedthrough=feedthrough)
+    given, target = transfer(model), exact_target(impulse_response(model, tokens), tokens)
+    one = model.a.domain.one
+
+    def by(filtered: RationalFilter) -> Callable[[Any], Any]:
+        return lambda _: rational_filter(layer, filtered, tokens)
+
+    first, second, *rest = given.numerators
+    c_0, c_1, *c_rest = given.denominator
+    damages = {
+        "A transposed": by(transfer(replace(model, a=model.a.transpose()))),
+        "the output before the input enters": by(replace(given, numerators=(0 * first, *given.numerators))),
+        "two numerators swapped": by(replace(given, numerators=(second, first, *rest))),
+        "last numerator dropped": by(replace(given, numerators=given.numerators[:-1])),
+        "a coefficient of chi~ off by one": by(replace(given, denominator=(c_0, c_1 + one, *c_rest))),
+        "last coefficient of chi~ dropped": by(replace(given, denominator=given.denominator[:-1])),
+        "chi~ left out": by(replace(given, denominator=(one,))),
+        "taps for numerators": by(replace(given, numerators=tuple(impulse_response(model, len(given.numerators))))),
+    }
+    if feedthrough:
+        damages["feedthrough left out"] = by(transfer(replace(model, feedthrough=None)))
+    name = f"state-space{'-feedthrough' if feedthrough else ''}/n={order}/N={tokens}/{layer}"
+    measures: dict[Tier, Callable[[Any], tuple[float, float]]] = {
+        "exact": lambda construction: (exact_operator_error(construction, target), 0.0),
+        "float64": lambda construction: float64_measure(construction, layer, model, tokens),
+    }
+    return _subjects(name, lambda: rational_filter(layer, given, tokens), tokens, measures, damages)
 
 
-def fir_measure(construction: Construction, taps: Tensor, tokens: int) -> tuple[float, float]:
-    """Error of the torch layer's operator against conv1d, and its bound: as for convolutions, the taps unrounded."""
-    count, _, width = taps.shape
-    operations = layer_operations(construction.layer, tokens) + count * width + 1
-    return float64_operator_error(construction, tokens, conv1d(taps), conv1d(taps.abs())), gamma(operations)
+def _filters(layer: str) -> list[Subject]:
+    tokens = 10
+    taps = np.random.default_rng(0).integers(-9, 10, (4, WIDTH, WIDTH))
+    target = exact_target([exact.matrix(tap, QQ) for tap in taps], tokens)
+    off = taps.copy()
+    off[-1, 0, 1] += 1
+
+    def by(changed: np.ndarray) -> Callable[[Any], Any]:
+        return lambda _: fir(layer, changed, tokens)
+
+    damages = {
+        "taps reversed": by(taps[::-1]),
+        "taps one token late": by(np.concatenate((np.zeros_like(taps[:1]), taps))),
+        "last tap dropped": by(taps[:-1]),
+        "one tap repeated": by(np.concatenate((taps, taps[-1:]))),
+        "taps transposed": by(taps.transpose(0, 2, 1)),
+        "one entry of a tap off by one": by(off),
+    }
+    measures: dict[Tier, Callable[[Any], tuple[float, float]]] = {
+        "exact": lambda construction: (exact_operator_error(construction, target), 0.0),
+        "float64": lambda construction: fir_measure(construction, torch.from_numpy(taps).double(), tokens),
+    }
+    return _subjects(f"fir/k=4/{layer}", lambda: fir(layer, taps, tokens), tokens, measures, damages)
 
 
-# --- checks ------------------------------------------------------------------------------------------------------------
-
-
-def stable(order: int, generator: np.random.Generator, *, feedthrough: bool = False) -> StateSpace:
-    """A random stable model: A = U S V with U, V orthogonal and S in [0.9, 1), so that it remembers; B, C, D normal."""
-    u, v = (np.linalg.qr(generator.standard_normal((order, order)))[0] for _ in range(2))
-    a = u @ np.diag(generator.uniform(0.9, 1, order)) @ v
-    b, c, d = (generator.standard_normal(s) for s in ((order, WIDTH), (WIDTH, order), (WIDTH, WIDTH)))
-    return system(a, b, c, d if feedthrough else None)
-
-
-def integers(
-    order: int, generator: np.random.Generator, largest: int, *, feedthrough: bool = False, domain: Domain = QQ
-) -> StateSpace:
-    """A model with uniform integers: of A in -1..1 and of the rest in -3..3, or all in 0..largest-1 over a field."""
-    shapes = ((order, order), (order, WIDTH), (WIDTH, order), (WIDTH, WIDTH))
-    low, high = ((0, 0, 0, 0), (largest,) * 4) if domain != QQ else ((-1, -3, -3, -3), (2, 4, 4, 4))
-    a, b, c, d = (generator.integers(lo, hi, s) for lo, hi, s in zip(low, high, shapes, strict=True))
-    return system(a, b, c, d if feedthrough else None, domain)
-
-
-def _arrays(model: StateSpace) -> tuple[np.ndarray, ...]:
-    a, b, c = (_floats(m) for m in (model.a, model.b, model.c))
-    return a, b, c, np.zeros((len(c), b.shape[1])) if model.feedthrough is None else _floats(model.feedthrough)
-
-
-def _floats(m: DomainMatrix) -> np.ndarray:
-    return np.array([_float(x) for x in m.to_list_flat()]).reshape(m.shape)
-
-
-def _float(x: Any) -> float:
-    return int(x.numerator) / int(x.denominator)
+def _subjects(
+    name: str,
+    build: Callable[[], Construction],
+    tokens: int,
+    measures: dict[Tier, Callable[[Any], tuple[float, float]]],
+    damages: dict[str, Callable[[Any], Any]],
+) -> list[Subject]:
+    x = torch.from_numpy(np.random.default_rng(1).standard_normal((2, tokens, WIDTH)))
+    return [
+        Subject(
+            f"{name}/{tier}",
+            build=build,
+            error=error,
+            outputs=lambda construction: construction(x).detach(),
+            layer=lambda construction: construction.layer,
+            extra={
+                **damages,
+                "a query one token off": rolled("q_proj", tokens),
+                "a key one token off": rolled("k_proj", tokens),
+                **READOUT_DAMAGES,
+            },
+        )
+        for tier, error in measures.items()
+    ]

@@ -2,6 +2,7 @@
 
 - `main` (here): the parser; errors of one line; exit codes 0 (all holds), 1 (something does not), 2 (bad usage).
 - `verify`: the construction checks and their mutants.
+- `figures`: pictures of results.
 - `output`: strict JSON, tables, progress.
 
 A command is a module with `add_parser(commands)` and a function that takes the parsed arguments and returns an exit
@@ -15,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from iha_theory import __version__
-from iha_theory.cli import verify
+from iha_theory.cli import figures, verify
 
-COMMANDS = (verify,)
+COMMANDS = (verify, figures)
 
 # Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,0 +1,146 @@
+"""`iha-theory verify` as a user calls it."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from constructions import suite
+from constructions.suite import mutants
+from iha_theory.cli import main
+from iha_theory.costs import ceil_sqrt
+
+
+def verify(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    try:
+        code = main(["verify", *arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_json_has_heads_errors_and_verdicts(capsys, tmp_path):
+    file = tmp_path / "new" / "out.json"
+    code, out, _ = verify(capsys, "karate", "cpm3", "--terms", "5", "9", "--n-max", "1", "4", "--json", str(file))
+    content = json.loads(file.read_text())
+    assert code == 0
+    assert "All" in out.splitlines()[-1]
+    assert content["schema"] == "iha-theory/verify/1"
+    assert content["complete"]
+    assert {c["setting"].get("terms") for c in content["checks"]} == {5, 9, None}
+    for check in content["checks"]:
+        size = check["setting"].get("terms") or check["setting"]["n_max"]
+        assert check["verdict"] == "holds"
+        assert check["heads"] == (size if check["layer"] == "mha" else ceil_sqrt(size))
+        assert check["error"] == 0 or check["tier"] == "float64"
+        assert {"id", "claim", "layer", "heads", "pseudo_heads", "tier", "error", "bound", "setting"} <= check.keys()
+    assert len({check["id"] for check in content["checks"]}) == len(content["checks"])
+
+
+def test_json_to_standard_output_is_all_there_is(capsys):
+    code, out, err = verify(capsys, "petersen", "--terms", "2", "--exact-only", "--json", "-")
+    assert code == 0
+    assert len(json.loads(out)["checks"]) == 2
+    assert "hold" in err
+
+
+def test_the_default_covers_every_size():
+    ids = [step.label for step in suite.steps()]
+    assert len([i for i in ids if "k = " in i and "N = " not in i]) == 7 * 8
+    assert len([i for i in ids if "CPM-3" in i]) == 26
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("g.edges", "0 1\n1 2\n"), ("g.csv", "source,target\n0,1\n1,2\n"), ("g.txt", "a b 2\nb c 1\nd\n")],
+)
+def test_files_of_edges(capsys, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    assert verify(capsys, "--graph", str(tmp_path / name), "--terms", "3")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nowhere"],
+        ["--graph", "missing.edges"],
+        ["karate", "--terms", "0"],
+        ["karate", "--terms", "two"],
+        ["cpm3", "--modulus", "0", "--coefficient", "1"],
+        ["cpm3", "--modulus", "3"],
+        ["cpm3", "--n-max", "-1"],
+        ["cycle:-3"],
+        ["cycle:0"],
+        ["--unknown"],
+        ["strictness", "--exact-only"],
+        ["--mutants", "karate"],
+        ["karate", "--normalise", "other"],
+        ["cycle:4", "--normalise", "symmetric"],
+    ],
+)
+def test_bad_usage_is_one_line(capsys, arguments):
+    code, out, err = verify(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert err.startswith("iha-theory")
+    assert ": error: " in err
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.zeros((2, 3)), np.full((2, 2), np.nan), np.zeros((0, 0)), np.full((2, 2), np.inf)]
+)
+def test_bad_matrices_are_one_line(capsys, tmp_path, matrix):
+    np.savez(tmp_path / "a.npz", a=matrix)
+    code, _, err = verify(capsys, "--graph", str(tmp_path / "a.npz"), "--terms", "2")
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_sparse_matrix_file(capsys, tmp_path):
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(np.array([[0, 1.5], [0, 0]])))
+    assert verify(capsys, "--graph", str(tmp_path / "a.npz"), "--terms", "3")[0] == 0
+
+
+def test_a_failing_check_fails_the_command(capsys, monkeypatch):
+    from constructions.suite import bank
+
+    real = bank.power_blocks
+    monkeypatch.setattr(bank, "power_blocks", lambda a, k: (m.transpose() for m in real(a, k)))
+    code, out, _ = verify(capsys, "cycle:5", "--terms", "3", "--exact-only")
+    assert code == 1
+    assert "FAILS bank/cycle:5/k=3/mha/exact" in out
+
+
+def test_stopping_keeps_what_was_done(capsys, monkeypatch, tmp_path):
+    from constructions.suite import bank
+
+    real = bank.graph_checks
+
+    def stop(graph, terms, exact_only):
+        if terms == 3:
+            raise KeyboardInterrupt
+        return real(graph, terms, exact_only)
+
+    monkeypatch.setattr(bank, "graph_checks", stop)
+    file = tmp_path / "out.json"
+    code, _, err = verify(capsys, "petersen", "--terms", "2", "3", "--json", str(file))
+    content = json.loads(file.read_text())
+    assert code == 130
+    assert "stopped" in err
+    assert not content["complete"]
+    assert len(content["checks"]) == 4
+
+
+def test_mutants(capsys, tmp_path, monkeypatch):
+    few = mutants.subjects()[:9]
+    monkeypatch.setattr(mutants, "subjects", lambda: few)
+    code, out, _ = verify(capsys, "--mutants", "--json", str(tmp_path / "m.json"))
+    content = json.loads((tmp_path / "m.json").read_text())
+    assert code == 0
+    assert len(content["mutants"]) >= 60
+    assert all(mutant.keys() == {"check", "mutant", "killed"} and mutant["killed"] for mutant in content["mutants"])
+    assert "are caught" in out

@@ -1,0 +1,92 @@
+"""CPM-3's constructions, against values worked out by hand and the task's own oracle."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructions.construction import count
+from constructions.cpm3 import WEIGHTS, network, workspace
+from constructions.suite.cpm3 import counts_exact, workspace_exact
+from iha_theory.costs import ceil_sqrt, pair_count_parameters, workspace_parameters
+from synthetic.cpm3 import CountPairs
+
+LAYERS = list(WEIGHTS)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize(
+    ("x", "modulus", "coefficient", "counts"),  # cases.md 7
+    [
+        ([200, 100], 7, 3, [1, 0]),
+        ([1, 4, 2], 5, -1, [1, 1, 2]),
+        ([3, 1], 7, 2**62, [0, 1]),
+        ([5, 6, 0], 1, 9, [9, 9, 9]),
+        ([0, 1, 2], 3, 2, [3, 3, 3]),
+        ([2], 6, 1, [1]),
+    ],
+)
+def test_counts_by_hand(layer, x, modulus, coefficient, counts):
+    net = network(workspace(layer, len(x)), modulus, coefficient)
+    for share in (True, False):
+        assert net(torch.tensor([x]), share_pattern=share).tolist() == [counts]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_workspace_starts_with_the_own_token_and_goes_forward(layer):  # ledger E7
+    out = workspace(layer, 4)(torch.tensor([[[1.0], [2.0], [3.0], [4.0]]], dtype=torch.float64))
+    assert out[0].tolist() == [[1, 2, 3, 4], [2, 3, 4, 1], [3, 4, 1, 2], [4, 1, 2, 3]]
+
+
+@given(st.sampled_from(LAYERS), st.integers(1, 12), st.integers(1, 9), st.integers(-(10**20), 10**20), st.data())
+@settings(max_examples=60, deadline=None)
+def test_counts_are_the_task(layer, tokens, modulus, coefficient, data):
+    x = np.array([data.draw(st.lists(st.integers(0, 10**6), min_size=tokens, max_size=tokens))])
+    net = network(workspace(layer, tokens), modulus, coefficient)
+    assert np.array_equal(net(torch.from_numpy(x)).numpy(), CountPairs(modulus, coefficient).target(x))
+
+
+@given(st.sampled_from(LAYERS), st.integers(1, 7), st.integers(1, 5), st.integers(-9, 9), st.data())
+@settings(max_examples=60, deadline=None)
+def test_flags_leave_padding_out(layer, slots, modulus, coefficient, data):  # ledger E9
+    present = np.array(data.draw(st.lists(st.booleans(), min_size=slots, max_size=slots).filter(any)))
+    x = np.array(data.draw(st.lists(st.integers(0, 20), min_size=slots, max_size=slots)))
+    net = network(workspace(layer, slots, width=2), modulus, coefficient, flags=True)
+    counts = net(torch.from_numpy(x)[None], torch.from_numpy(present)[None].double())[0].numpy()
+    assert np.array_equal(counts[present], CountPairs(modulus, coefficient).target(x[present]))
+    assert not counts[~present].any()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_heads_and_parameters(layer):
+    for tokens in range(1, 27):
+        construction = workspace(layer, tokens)
+        assert construction.heads == (tokens if layer == "mha" else ceil_sqrt(tokens))
+        assert construction.parameters == workspace_parameters(layer, tokens)
+    net = network(construction, 3, 5)
+    assert count(net.mlp) == pair_count_parameters(26, construction.layer.out_dim)
+    assert count(net.module) == count(net.mlp) + construction.parameters
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_checks_hold_and_say_what_they_compared(layer):
+    construction = workspace(layer, 6)
+    assert workspace_exact(layer, construction).holds
+    everything = counts_exact(layer, construction, 3, 8)
+    assert everything.holds
+    assert everything.setting["sequences"] == 3**6
+    assert "all" in everything.compared
+    some = counts_exact(layer, construction, 100, 8)
+    assert some.holds
+    assert "random" in some.compared
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        workspace("iha", 0)
+    with pytest.raises(ValueError, match="modulus"):
+        network(workspace("iha", 2), 0, 1)
+    net = network(workspace("iha", 2), 7, 1)
+    with pytest.raises(ValueError, match="overflow"):
+        net(torch.tensor([[2**52, 1]]))

@@ -1,0 +1,445 @@
+"""T1: bounds by formula, ranks by measurement, and the command."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from iha_theory import capacity
+from iha_theory.attention import (
+    DifferentialAttention,
+    GroupedQueryAttention,
+    InterleavedHeadAttention,
+    MultiHeadAttention,
+    TalkingHeadsAttention,
+    TwoLayerAttention,
+    TwoSimplicialAttention,
+)
+from iha_theory.capacity import Capacity, capacity_bound, measure, measure_module, table
+from iha_theory.cli import Parser
+from iha_theory.cli import capacity as command
+from iha_theory.operators import position_only
+from iha_theory.schmidt_rank import rank
+
+SIZES: dict[str, Any] = {"vdim": 5, "head_dim": 4, "value_head_dim": 3, "dtype": torch.float64}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """The matrices here are small: a second thread only waits, for long where the machine is busy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def generic(layer: nn.Module, seed: int = 0) -> nn.Module:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=torch.float64) / math.sqrt(p.shape[-1]))
+    return layer
+
+
+def measured(layer: nn.Module, **options: Any) -> int:
+    pos = torch.randn(16, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    found = rank(position_only(layer, pos, **options))
+    assert found.clear
+    assert found.rank < found.limit  # so it is the layer that bounds the rank
+    return found.rank
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Capacity]:
+    return [measurement() for _, measurement in table()]
+
+
+# Bounds.
+
+
+@pytest.mark.parametrize("kind", ["mha", "mqa", "gqa", "talking-heads", "differential"])
+def test_one_map_a_head(kind: Any):
+    assert [capacity_bound(kind, h) for h in range(1, 7)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_iha_bounds():
+    assert [capacity_bound("iha", h, h, "global") for h in range(1, 7)] == [1, 4, 9, 16, 25, 36]
+    assert [capacity_bound("iha", h, h, "per_head") for h in range(1, 7)] == [1, 4, 9, 16, 25, 36]
+    for collapse in ("global", "per_head"):
+        assert [capacity_bound("iha", h, 1, collapse) for h in range(1, 7)] == [1, 2, 3, 4, 5, 6]
+        assert capacity_bound("iha", 3, 8, collapse) == 9
+    assert [capacity_bound("iha", 5, p, "global") for p in (1, 2, 3)] == [5, 20, 25]
+    assert [capacity_bound("iha", 5, p, "per_head") for p in (1, 2, 3)] == [5, 10, 15]
+
+
+def test_two_layers_and_simplicial():
+    assert [capacity_bound("two-layer", h) for h in (1, 2, 5)] == [1, 4, 25]
+    assert [capacity_bound("simplicial", h, value_dim=5) for h in range(1, 6)] == [5, 10, 15, 20, 25]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "mhla", "heads": 2}, "unknown kind 'mhla': accepted are mha"),
+        ({"kind": "mha", "heads": 0}, "heads must be an integer of at least 1"),
+        ({"kind": "mha", "heads": 2, "pseudo_heads": 2}, "pseudo_heads goes with iha"),
+        ({"kind": "iha", "heads": 2, "collapse": "global"}, "pseudo_heads goes with iha"),
+        ({"kind": "iha", "heads": 2, "pseudo_heads": 2}, "collapse goes with iha"),
+        ({"kind": "iha", "heads": 2, "pseudo_heads": 2, "collapse": "local"}, "unknown collapse 'local'"),
+        ({"kind": "iha", "heads": 2, "pseudo_heads": 0, "collapse": "global"}, "pseudo_heads must be an integer"),
+        ({"kind": "simplicial", "heads": 2}, "value_dim goes with simplicial"),
+        ({"kind": "simplicial", "heads": 2, "value_dim": 0}, "value_dim must be an integer"),
+        ({"kind": "two-layer", "heads": 2, "value_dim": 4}, "value_dim goes with simplicial"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        capacity_bound.__wrapped__(**arguments)  # type: ignore[attr-defined]  # past the tests' type checks
+
+
+# The table.
+
+
+def test_every_rank_is_its_bound_with_a_wide_gap(rows: list[Capacity]):
+    assert [row for row in rows if row.rank != row.bound] == []
+    assert min(row.gap for row in rows) > 1e6
+    assert all(row.reached for row in rows)
+
+
+def test_the_table_is_complete(rows: list[Capacity]):
+    keys = [(r.layer, r.heads, r.pseudo_heads, r.collapse, r.pattern) for r in rows]
+    assert len(set(keys)) == len(keys) == 166
+    expected = {
+        (kind, h, None, None, pattern)
+        for kind in ("mha", "mqa", "talking-heads", "differential", "simplicial", "two-layer")
+        for h in range(1, 7)
+        for pattern in ("softmax", "linear")
+    }
+    expected |= {("gqa", h, None, None, pattern) for h in (4, 6) for pattern in ("softmax", "linear")}
+    expected |= {
+        ("iha", h, p, collapse, pattern)
+        for h in range(1, 7)
+        for p in range(1, h + 1)
+        for collapse in ("global", "per_head")
+        for pattern in ("softmax", "linear")
+    }
+    expected |= {("torch.nn.MultiheadAttention", h, None, None, "softmax") for h in range(1, 7)}
+    assert set(keys) == expected
+
+
+def test_bounds_in_the_table_are_those_of_t1(rows: list[Capacity]):
+    """Written out again from theory.md, sharing nothing with `capacity_bound`."""
+    for row in rows:
+        h, p = row.heads, row.pseudo_heads or 0
+        expected = {
+            "two-layer": h * h,
+            "simplicial": 4 * h,
+            "iha": min(h * h, h * p * p if row.collapse == "global" else h * p),
+        }.get(row.layer, h)
+        assert row.bound == expected, row
+
+
+def test_the_table_is_the_same_each_time_and_leaves_the_random_state():
+    before = torch.get_rng_state()
+    (first,) = [f() for label, f in table([3]) if label == "mqa H = 3"][:1]
+    assert torch.equal(torch.get_rng_state(), before)
+    (again,) = [f() for label, f in table([3]) if label == "mqa H = 3"][:1]
+    assert first == again
+
+
+def test_the_sizes_grow_with_the_heads():
+    """More heads than the default table has are measured at sizes that do not bound the rank."""
+    found = [f() for label, f in table([9]) if label in ("two-layer H = 9", "iha H = 9, P = 3")]
+    assert sorted(row.rank for row in found) == [27, 27, 81, 81, 81, 81]
+    assert all(row.reached for row in found)
+
+
+# The bound holds for any parameters, masks and patterns: nothing random or degenerate may exceed it.
+
+KINDS = {
+    "mha": lambda **o: (MultiHeadAttention(24, 3, **o), 3),
+    "gqa": lambda **o: (GroupedQueryAttention(24, 4, num_kv_heads=2, **o), 4),
+    "talking": lambda **o: (TalkingHeadsAttention(24, 3, **o), 3),
+    "differential": lambda **o: (DifferentialAttention(24, 3, **o), 3),
+    "iha": lambda **o: (InterleavedHeadAttention(24, 3, num_pseudo_heads=2, collapse="per_head", **o), 6),
+    "iha-virtual": lambda **o: (InterleavedHeadAttention(24, 3, causality="virtual", **o), 9),
+    "two-layer": lambda **o: (TwoLayerAttention(24, 2, **o), 4),
+    "simplicial": lambda **o: (TwoSimplicialAttention(24, 2, **o), 6),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pattern", ["softmax", "linear", "hard"])
+def test_masks_biases_and_windows_do_not_raise_the_rank(kind: str, pattern: Any):
+    layer, bound = KINDS[kind](pattern=pattern, bias=True, window=9, **SIZES)
+    generic(layer)
+    mask = torch.rand(16, 16, generator=torch.Generator().manual_seed(2)) < 0.7
+    found = measured(layer, mask=mask, is_causal=True)
+    assert found <= bound
+    assert pattern == "hard" or found == bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_parameters_stay_below(kind: str):
+    for p in (0.0, 0.3):
+        layer, bound = KINDS[kind](**SIZES)
+        generic(layer)
+        with torch.no_grad():
+            for i, parameter in enumerate(layer.parameters()):
+                keep = torch.rand(parameter.shape, generator=torch.Generator().manual_seed(i)) < p
+                parameter.mul_(keep)
+        assert measured(layer) <= bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_output_projection_never_raises_the_rank(kind: str):
+    for width in (2, 24):
+        layer, bound = KINDS[kind](out_dim=width, **SIZES)
+        generic(layer)
+        bare = KINDS[kind](out_proj=False, **SIZES)[0]
+        bare.load_state_dict({name: p for name, p in layer.state_dict().items() if name in bare.state_dict()})
+        pos = torch.randn(16, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        projected, plain = (rank(position_only(m, pos)) for m in (layer, bare))
+        assert projected.clear
+        assert projected.rank <= plain.rank == bound
+
+
+# What T1 does not say, and what mutants do.
+
+
+def test_two_layers_of_different_heads_multiply():
+    first = {"num_heads": 2, "value_head_dim": 3}
+    layer = generic(TwoLayerAttention(24, 3, first=first, **SIZES))
+    assert measured(layer) == 6
+
+
+def test_linear_simplicial_is_limited_by_the_key_width_too():
+    """S_hc = Q_h diag(.) K_h^T: d_k = 2 independent maps a head, not d_v = 3; softmax has no such limit."""
+    sizes = SIZES | {"head_dim": 2}
+    assert measured(generic(TwoSimplicialAttention(24, 2, pattern="linear", **sizes))) == 4
+    assert measured(generic(TwoSimplicialAttention(24, 2, pattern="softmax", **sizes))) == 6
+
+
+def test_iha_with_replicated_pseudo_heads_is_mha():
+    layer = InterleavedHeadAttention(24, 3, **SIZES)
+    layer.reset_mixing("mha")
+    assert measured(layer) == 3
+    layer.reset_mixing("random", generator=torch.Generator().manual_seed(0))
+    assert measured(layer) == 9
+
+
+def test_equal_heads_lower_the_rank():
+    layer = generic(MultiHeadAttention(24, 3, **SIZES))
+    with torch.no_grad():
+        for name in ("q_proj", "k_proj"):
+            weight = layer.get_parameter(f"{name}.weight").unflatten(0, (3, -1))
+            weight[2] = weight[0]
+    assert measured(layer) == 2
+
+
+def test_saturated_softmax_of_few_keys_loses_rank():
+    """T1's warning: with logits of hundreds the rows are one-hot, and heads that pick the same keys are equal."""
+    layer = generic(MultiHeadAttention(24, 3, **SIZES))
+    pos = torch.randn(4, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    with torch.no_grad():
+        layer.get_parameter("k_proj.weight").zero_()
+        layer.get_parameter("k_proj.weight").add_(100 * pos[0])  # every query prefers or avoids token 0
+        layer.get_parameter("q_proj.weight").copy_(layer.get_parameter("k_proj.weight"))
+    assert rank(position_only(layer, pos)).rank == 1
+
+
+def test_reached_needs_a_clear_gap_and_the_bound():
+    row = Capacity("mha", 2, None, None, "softmax", rank=2, bound=2, gap=1e12)
+    assert row.reached
+    for other in ({"rank": 1}, {"rank": 3}, {"gap": 10.0}):
+        assert not Capacity(**(vars(row) | other)).reached
+
+
+# Modules of the user's.
+
+
+class Residual(nn.Module):
+    """MHA plus its value: one operator more."""
+
+    def __init__(self, embed_dim: int, num_heads: int) -> None:
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.inner = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return value + self.inner(query, key, value, need_weights=False)[0]
+
+
+def test_a_users_layer_may_exceed_mha():
+    torch.manual_seed(0)
+    found = measure_module("Residual", Residual(16, 2), 2)
+    assert (found.rank, found.bound, found.pattern) == (3, 2, None)
+    assert found.clear
+    assert not found.reached
+
+
+def test_key_and_value_widths_are_read_from_the_module():
+    layer = nn.MultiheadAttention(8, 2, kdim=5, vdim=3)
+    assert measure_module("kdim", layer, 2).rank == 2
+    assert measure(layer, 8, tokens=20, width=3).rank == 2
+
+
+def test_a_module_without_embed_dim_is_refused():
+    module = Residual(16, 2)
+    module.embed_dim = None  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="without an integer attribute embed_dim"):
+        measure_module("Residual", module, 2)
+    assert measure_module("Residual", module, 2, embed_dim=16).rank == 3
+
+
+def test_measuring_leaves_the_threads():
+    before = torch.get_num_threads()
+    measure_module("mha", nn.MultiheadAttention(8, 1), 1)
+    assert torch.get_num_threads() == before
+
+
+# The command.
+
+
+def run(*arguments: str) -> int:
+    parser = Parser(prog="iha-theory")
+    command.add_parser(parser.add_subparsers(parser_class=Parser))
+    parsed = parser.parse_args(["capacity", *arguments])
+    return parsed.run(parsed)
+
+
+def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    target = tmp_path / "out" / "c.json"
+    assert run("--heads", "2", "3", "--json", str(target)) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1].startswith("All 46 measured ranks are their bounds")
+    content = json.loads(target.read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert content["schema"] == "iha-theory/capacity/1"
+    assert content["complete"] is True
+    assert len(content["capacities"]) == 46
+    fields = ["layer", "heads", "pseudo_heads", "collapse", "pattern", "rank", "bound", "gap"]
+    assert all(list(row) == fields and row["rank"] == row["bound"] for row in content["capacities"])
+
+
+def test_a_rank_that_is_not_its_bound_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    right = capacity.capacity_bound
+    monkeypatch.setattr(capacity, "capacity_bound", lambda kind, *a, **k: right(kind, *a, **k) + (kind == "mqa"))
+    assert run("--heads", "2") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("FAILS mqa ") for line in lines) == 2
+    assert lines[-1].startswith("2 of 21 ranks are NOT their bound")
+
+
+def test_torch_mha_through_layer(capsys: pytest.CaptureFixture[str]):
+    assert run("--layer", "torch.nn:MultiheadAttention", "--json", "-") == 0
+    rows = json.loads(capsys.readouterr().out)["capacities"]
+    assert [(row["rank"], row["bound"]) for row in rows] == [(h, h) for h in range(1, 7)]
+    assert all(row["gap"] > 1e6 for row in rows)
+
+
+SOURCE = """
+import torch
+from torch import nn
+from iha_theory.attention import InterleavedHeadAttention
+
+class Content(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.inner = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)
+    def forward(self, query, key, value):
+        return self.inner(value, value, value)
+
+class Zero(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+    def forward(self, query, key, value):
+        return 0 * value
+
+class Failing(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        raise RuntimeError("two\\nlines")
+
+class Unclear(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+    def forward(self, query, key, value):
+        return sum(10.0**-k * value.roll((k, k), (1, 2)) for k in range(16))
+
+def iha(num_heads):
+    return InterleavedHeadAttention(8 * num_heads, num_heads, init="random")
+
+def number(num_heads):
+    return num_heads
+
+def nameless(num_heads):
+    return Zero(8, 1)
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "capacity_users_layers.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "capacity_users_layers", raising=False)
+    return "capacity_users_layers"
+
+
+def test_a_factory_in_the_current_directory(users_module: str, capsys: pytest.CaptureFixture[str]):
+    assert run("--layer", f"{users_module}:iha", "--heads", "1", "2", "3") == 0
+    summary = capsys.readouterr().out.splitlines()[-1]
+    assert "has rank 1, 4, 9 for H = 1, 2, 3: more than any MHA with as many heads at H = 2, 3" in summary
+
+
+def test_less_than_h_is_reported(users_module: str, capsys: pytest.CaptureFixture[str]):
+    assert run("--layer", f"{users_module}:Zero", "--heads", "2") == 0
+    assert "less than MHA's H with these weights at H = 2" in capsys.readouterr().out
+
+
+def test_a_rank_without_a_gap_is_not_reported_as_clear(users_module: str, capsys: pytest.CaptureFixture[str]):
+    assert run("--layer", f"{users_module}:Unclear", "--heads", "2") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"UNCLEAR {users_module}:Unclear H = 2: the gap") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Content", r"Content\(8, 1\): not linear in its value at fixed query and key"),
+        ("Failing", r"Failing\(8, 1\): RuntimeError: two\nlines"),
+        ("number", r"number\(1\): TypeError: gives int, not a torch module"),
+        ("nameless", r"nameless\(1\): .* without an integer attribute embed_dim"),
+        ("constant", "neither a class of torch modules nor a function"),
+        ("absent", "cannot load capacity_users_layers:absent: AttributeError"),
+    ],
+)
+def test_layers_that_cannot_be_measured(users_module: str, name: str, message: str):
+    with pytest.raises(ValueError, match=message):
+        run("--layer", f"{users_module}:{name}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--layer", "torch.nn"), "--layer takes MODULE:NAME, such as torch.nn:MultiheadAttention, got 'torch.nn'"),
+        (("--layer", "no.such:Thing"), "cannot load no.such:Thing: ModuleNotFoundError"),
+        (("--layer", "builtins:dict"), "neither a class of torch modules nor a function"),
+        (("--heads", "0"), "--heads takes integers of at least 1, got 0"),
+    ],
+)
+def test_bad_usage(arguments: tuple[str, ...], message: str):
+    with pytest.raises(ValueError, match=message):
+        run(*arguments)
+
+
+def test_an_incomplete_run_says_so(users_module: str, tmp_path: Path):
+    with pytest.raises(ValueError, match="not linear"):
+        run("--layer", f"{users_module}:Content", "--json", str(tmp_path / "c.json"))
+    content = json.loads((tmp_path / "c.json").read_text())
+    assert content["complete"] is False
+    assert content["capacities"] == []
