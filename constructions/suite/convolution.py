@@ -1,10 +1,10 @@
 """Checks of convolutions against torch's conv2d, their lower bounds, and their mutants.
 
 As operators: torch's conv2d of every basis input is the target, so equality holds for every image. The lower bound is
-on the operator Schmidt rank of that target (theory.md T2), by its rank modulo a prime.
+on the operator Schmidt rank of that target (theory.md T2), with a certificate.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,14 @@ from constructions.construction import Construction
 from constructions.convolution import PADDINGS, PRODUCTS, Padding, convolution
 from constructions.suite.mutants import Subject
 from iha_theory import exact
+from iha_theory.certificates import Certificate, bank_refusal
 from iha_theory.costs import ceil_sqrt
+from iha_theory.exact_rank import bank_rank
 
 SIZES = (3, 5, 7)
 GRID = (9, 7)
 WIDTH = 3
 """Input channels; the output channels are as few as let all K^2 taps be independent."""
-PRIME = next(exact.primes_beyond(1))
 
 CLAIMS = {
     "mha": "MHA with K^2 heads represents any K x K convolution",
@@ -71,21 +72,36 @@ def exact_target(array: np.ndarray) -> list[list[DomainMatrix | None]]:
     return [[exact.matrix(array[:, o, :, a], QQ) for a in range(width)] for o in range(outputs)]
 
 
-def realignment(array: np.ndarray) -> DomainMatrix:
-    """The distinct rows of the operator's realignment, (N^2, d D), modulo a prime: (., d D)."""
+def responses(array: np.ndarray, token: int) -> list[np.ndarray]:
+    """For each output o and content coordinate a the column d out[:, o] / d X[token, a], (N, 1)."""
     _, outputs, _, width = array.shape
-    rows = array.transpose(0, 2, 1, 3).reshape(-1, outputs * width)
-    return exact.matrix(np.unique(rows, axis=0), exact.gf(PRIME))
+    return [array[:, o, token, a][:, None] for o in range(outputs) for a in range(width)]
 
 
-def lower_bounds(realigned: DomainMatrix) -> dict[str, int]:
-    """The least heads of each layer for an operator with these rows in its realignment (theory.md T1, T2).
+def certified(columns: Sequence[Any]) -> Certificate | None:
+    """A certificate of the operator Schmidt rank from below, verified; None if all is 0.
 
-    The rank modulo a prime is at most the rank over the rationals, so it is a lower bound on the operator Schmidt rank
-    r. Position-only MHA needs r heads and IHA ceil(sqrt r).
+    The columns of one token j are the rows (i, j) of the operator's realignment, which have at most its rank.
+
+    Raises:
+        ValueError: the certificate does not prove what it claims.
     """
-    rank = realigned.rank()
-    return {"mha": max(1, rank), "iha": ceil_sqrt(rank)}
+    certificate = bank_rank(columns).certificate
+    if certificate is not None and (reason := bank_refusal(certificate, columns)):
+        raise ValueError(f"the lower bound has no certificate: {reason}")
+    return certificate
+
+
+def lower_bound(layer: str, certificate: Certificate | None) -> int:
+    """The least heads of position-only attention: r for "mha", ceil(sqrt r) for "iha" (theory.md T1, T2)."""
+    rank = 1 if certificate is None else certificate.rank
+    return {"mha": rank, "iha": ceil_sqrt(rank)}[layer]
+
+
+def bound_fields(layer: str, certificate: Certificate | None) -> dict[str, Any]:
+    """The lower bound as fields of a check's setting."""
+    data = None if certificate is None else certificate.to_json()
+    return {"lower_bound_heads": lower_bound(layer, certificate), "certificate": data}
 
 
 def exact_measure(construction: Construction, target: list[list[DomainMatrix | None]]) -> tuple[float, float]:
@@ -125,7 +141,7 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
     for padding in PADDINGS:
         for tier, kernel in kernels.items():
             array = operator_array(conv2d(kernel, GRID, padding), GRID[0] * GRID[1], WIDTH)
-            bounds = lower_bounds(realignment(array))
+            certificate = certified(responses(array, (GRID[0] // 2) * GRID[1] + GRID[1] // 2))
             target = exact_target(array) if tier == "exact" else []
             for layer in PRODUCTS:
                 construction = convolution(layer, kernel, GRID, padding)
@@ -133,7 +149,12 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
                     error, bound = exact_measure(construction, target)
                 else:
                     error, bound = float64_measure(construction, kernel, GRID, padding)
-                setting = {"kernel": size, "grid": list(GRID), "padding": padding, "channels": [shape[1], shape[0]]}
+                setting: dict[str, Any] = {
+                    "kernel": size,
+                    "grid": list(GRID),
+                    "padding": padding,
+                    "channels": [shape[1], shape[0]],
+                }
                 if tier == "exact":
                     setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
                 yield CheckResult(
@@ -146,7 +167,7 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
                     tier=tier,
                     error=error,
                     bound=bound,
-                    setting=setting | {"lower_bound_heads": bounds[layer]},
+                    setting=setting | bound_fields(layer, certificate),
                     compared=COMPARED[tier],
                 )
 

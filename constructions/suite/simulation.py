@@ -22,10 +22,10 @@ from torch import Tensor
 from constructions.checks import Operator, float64_operator_error, gamma, layer_operations, relative_error, worse
 from constructions.construction import Construction
 from constructions.state_space import RationalFilter, StateSpace, system, tiled, transfer
-from constructions.suite.convolution import PRIME
 from iha_theory import exact
 from iha_theory.exact import Domain
 
+PRIME = next(exact.primes_beyond(1))
 WIDTH = 4
 """d = D: up to 16 taps can be independent."""
 

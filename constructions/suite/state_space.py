@@ -1,7 +1,7 @@
 """Checks of state-space models and FIR filters against simulations, their lower bounds, and their mutants.
 
 The targets are those of `constructions.suite.simulation`; the lower bounds are on their operator Schmidt rank
-(theory.md T2), by its rank modulo a prime.
+(theory.md T2), with certificates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +16,11 @@ from sympy.polys.matrices import DomainMatrix
 from constructions.checks import CheckResult, Tier, exact_operator_error
 from constructions.construction import Construction
 from constructions.convolution import PRODUCTS
-from constructions.state_space import RationalFilter, StateSpace, fir, rational_filter, transfer
-from constructions.suite.convolution import PRIME, READOUT_DAMAGES, lower_bounds, rolled
+from constructions.state_space import RationalFilter, StateSpace, fir, rational_filter, system, transfer
+from constructions.suite.convolution import READOUT_DAMAGES, bound_fields, certified, rolled
 from constructions.suite.mutants import Subject
 from constructions.suite.simulation import (
+    PRIME,
     WIDTH,
     exact_target,
     fir_measure,
@@ -30,6 +31,7 @@ from constructions.suite.simulation import (
     stable,
 )
 from iha_theory import exact
+from iha_theory.certificates import Certificate
 
 ORDERS = (4, 9, 16)
 RATIONAL_TOKENS = 20
@@ -55,21 +57,23 @@ FIR = {
 }
 
 
-def realignment(model: StateSpace, tokens: int) -> DomainMatrix:
-    """Rows of the operator's realignment: its first taps, modulo a prime that divides no denominator."""
-    field = exact.gf(PRIME)
-    parts = (model.a, model.b, model.c, model.feedthrough)
-    a, b, c, d = (m if m is None or m.domain == field else exact.residues(m, PRIME) for m in parts)
-    assert a is not None
-    assert b is not None
-    assert c is not None
-    return stacked(impulse_response(StateSpace(a, b, c, d), min(tokens, 2 * a.shape[0])))
+def certificate_of(model: StateSpace, tokens: int) -> Certificate | None:
+    """A verified certificate of the operator Schmidt rank, from the response to the first token."""
+    return certified(responses(impulse_response(rational(model), min(tokens, 2 * model.a.shape[0]))))
 
 
-def stacked(taps: Sequence[DomainMatrix]) -> DomainMatrix:
-    """Each tap a row, (taps, d D)."""
+def responses(taps: Sequence[DomainMatrix]) -> list[DomainMatrix]:
+    """For each output o and input coordinate a the column h_0[o,a], h_1[o,a], ..."""
     rows = [tap.to_list_flat() for tap in taps]
-    return DomainMatrix(rows, (len(rows), len(rows[0])), taps[0].domain)
+    return [DomainMatrix([[x] for x in entry], (len(rows), 1), QQ) for entry in zip(*rows, strict=True)]
+
+
+def rational(model: StateSpace) -> StateSpace:
+    """The model over the rationals: residues modulo a prime stand for the integers that represent them."""
+    if model.a.domain == QQ:
+        return model
+    parts = (model.a, model.b, model.c, model.feedthrough)
+    return system(*(None if m is None else [[int(x) for x in row] for row in m.to_list()] for m in parts))
 
 
 def checks(order: int, exact_only: bool = False) -> Iterator[CheckResult]:
@@ -102,7 +106,7 @@ def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
         kernels["float64"] = generator.standard_normal(shape)
     for tier, taps in kernels.items():
         matrices = [exact.matrix(tap, QQ) for tap in taps]
-        bounds = lower_bounds(stacked([exact.residues(m, PRIME) for m in matrices]))
+        certificate = certified(responses(matrices))
         for layer in PRODUCTS:
             construction = fir(layer, taps, TOKENS)
             if tier == "exact":
@@ -111,7 +115,7 @@ def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
             else:
                 error, bound = fir_measure(construction, torch.from_numpy(taps), TOKENS)
                 compared = "operators with torch's conv1d, by entry"
-            setting: dict[str, Any] = {"taps": terms, "tokens": TOKENS, "lower_bound_heads": bounds[layer]}
+            setting = {"taps": terms, "tokens": TOKENS} | bound_fields(layer, certificate)
             if tier == "exact":
                 setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
             yield _result(f"fir/k={terms}", FIR, construction, layer, tier, error, bound, setting, compared)
@@ -126,7 +130,7 @@ def _exact(name: str, claims: dict[str, str], model: StateSpace, tokens: int) ->
     is the characteristic one if its degree, the number of numerators here, is n.
     """
     domain, given = model.a.domain, transfer(model)
-    bounds = lower_bounds(realignment(model, tokens))
+    certificate = certificate_of(model, tokens)
     target = exact_target(impulse_response(model, tokens), tokens)
     setting: dict[str, Any] = {"order": model.a.shape[0], "tokens": tokens, "terms": len(given.numerators)}
     compared = "operators with the impulse response, over the rationals"
@@ -136,14 +140,14 @@ def _exact(name: str, claims: dict[str, str], model: StateSpace, tokens: int) ->
     for layer in PRODUCTS:
         construction = rational_filter(layer, given, tokens)
         error = exact_operator_error(construction, target, domain)
-        case = {**setting, "lower_bound_heads": bounds[layer]}
+        case = setting | bound_fields(layer, certificate)
         yield _result(f"{name}/N={tokens}", claims, construction, layer, "exact", error, 0.0, case, compared)
 
 
 def _float64(
     name: str, claims: dict[str, str], model: StateSpace, tokens: int, probes: int | None = None
 ) -> Iterator[CheckResult]:
-    given, bounds = transfer(model), lower_bounds(realignment(model, tokens))
+    given, certificate = transfer(model), certificate_of(model, tokens)
     setting: dict[str, Any] = {"order": model.a.shape[0], "tokens": tokens, "terms": len(given.numerators)}
     compared = "operators with the recursion, by entry; outputs with scipy.signal.dlsim"
     if probes is not None:
@@ -152,7 +156,7 @@ def _float64(
     for layer in PRODUCTS:
         construction = rational_filter(layer, given, tokens, rounded=True)
         error, bound = float64_measure(construction, layer, model, tokens, probes)
-        case = {**setting, "lower_bound_heads": bounds[layer]}
+        case = setting | bound_fields(layer, certificate)
         yield _result(f"{name}/N={tokens}", claims, construction, layer, "float64", error, bound, case, compared)
 
 

@@ -1,0 +1,7 @@
+"""`python -m iha_theory.cli`: the command without its script."""
+
+import sys
+
+from iha_theory.cli import main
+
+sys.exit(main())

@@ -1,0 +1,55 @@
+"""The README's commands and code run, and print what it says."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONSOLE = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def commands():
+    """(command, expected output) of every console block."""
+    for block in CONSOLE:
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def run(arguments, cwd):
+    """Runs in a folder where the packages are not the current directory."""
+    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=600, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_two_set_up_commands_are_there():
+    assert [command for command, _ in commands()][:2] == [
+        "pip install uv && uv run iha-theory verify",
+        "pip install uv && uv run pytest",
+    ]
+
+
+@pytest.mark.parametrize(("command", "output"), [c for c in commands() if not c[0].endswith("pytest")])
+def test_commands(command, output, tmp_path):
+    (tmp_path / "my.graphml").write_text(
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">'
+        '<node id="a"/><node id="b"/><node id="c"/><edge source="a" target="b"/><edge source="b" target="c"/>'
+        "</graph></graphml>"
+    )
+    words = command.removeprefix("pip install uv && ").removeprefix("uv run iha-theory ").split()
+    printed = run([sys.executable, "-m", "iha_theory.cli", *words], tmp_path)
+    for expected, line in zip(output.splitlines(), printed.splitlines(), strict=False):
+        # the last line ends with the seconds it took
+        assert line.startswith(expected.removesuffix("."))
+
+
+@pytest.mark.parametrize("code", PYTHON)
+def test_code(code, tmp_path):
+    run([sys.executable, "-W", "error", "-c", code], tmp_path)
