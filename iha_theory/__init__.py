@@ -1,10 +1,12 @@
 """The theory: what an attention layer is, what it can do, what it costs.
 
 - `attention`: the layers, one call convention, one definition of a pattern.
+- `operators`, `schmidt_rank`: any module as a linear map of content, its realignment and numerical rank.
+- `capacity`: the largest rank of each kind of attention, proved and measured.
 - `exact`: exact matrices over the rationals and modulo primes.
-- `exact_operator`: a position-only layer, read from its weights, as an exact linear operator.
-- `costs`: parameter and attention-map counts, as formulas.
-- `cli`: the commands. It is the only module here that imports from the other packages.
+- `position_only`: the weights of a position-only layer, to and from torch, and its exact operator.
+- `costs`: parameter counts, as formulas.
+- `cli`: the commands. It is the only part that imports from the other packages.
 
 Everything else in this package imports nothing from `synthetic`, `constructions` or `figures`.
 """

@@ -241,15 +241,17 @@ def test_equal_heads_lower_the_rank():
     assert measured(layer) == 2
 
 
-def test_saturated_softmax_of_few_keys_loses_rank():
-    """T1's warning: with logits of hundreds the rows are one-hot, and heads that pick the same keys are equal."""
-    layer = generic(MultiHeadAttention(24, 3, **SIZES))
-    pos = torch.randn(4, 24, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    with torch.no_grad():
-        layer.get_parameter("k_proj.weight").zero_()
-        layer.get_parameter("k_proj.weight").add_(100 * pos[0])  # every query prefers or avoids token 0
-        layer.get_parameter("q_proj.weight").copy_(layer.get_parameter("k_proj.weight"))
-    assert rank(position_only(layer, pos)).rank == 1
+def test_saturated_softmax_loses_rank():
+    """T1's warning: both heads of every query prefer token 0, by s and by 2 s; at s = 100 both see nothing else."""
+    layer = MultiHeadAttention(2, 2, vdim=3, head_dim=1, value_head_dim=3, dtype=torch.float64)
+    pos = torch.tensor([[1.0, 1.0], [1.0, 0.0], [1.0, 0.0]], dtype=torch.float64)  # (constant, is token 0)
+    ranks = []
+    for s in (1.0, 100.0):
+        with torch.no_grad():
+            layer.get_parameter("q_proj.weight").copy_(torch.tensor([[s, 0], [2 * s, 0]]))
+            layer.get_parameter("k_proj.weight").copy_(torch.tensor([[0, 1], [0, 1]]))
+        ranks.append(rank(position_only(layer, pos)).rank)
+    assert ranks == [2, 1]
 
 
 def test_reached_needs_a_clear_gap_and_the_bound():
@@ -310,6 +312,10 @@ def run(*arguments: str) -> int:
     command.add_parser(parser.add_subparsers(parser_class=Parser))
     parsed = parser.parse_args(["capacity", *arguments])
     return parsed.run(parsed)
+
+
+def test_the_help_names_the_value_width_of_the_table():
+    assert f"H d_v, here d_v = {capacity.VALUE_DIM}\n" in command.EPILOG
 
 
 def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
