@@ -1,4 +1,4 @@
-"""Parameters and attention maps in closed form. N tokens, content width d, k terms, H = P = ceil(sqrt k) or ceil(sqrt N).
+"""Parameters in closed form. N tokens, content width d, k terms, H = P = ceil(sqrt k), or ceil(sqrt N) for CPM-3.
 
 Source: App. B.2 and B.3; for CPM-3, `mha` is mended as in ledger E2: the values are N (N + 1), not N^3.
 """

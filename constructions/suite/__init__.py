@@ -3,17 +3,20 @@
 - `bank`: the polynomial filter bank on graphs, for all matrices, at large sizes.
 - `cpm3`: CPM-3 for every N_max.
 - `inclusion`: MHA inside IHA, strictly.
-- `mutants`: damaged constructions that the checks must catch.
+- `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
+- `mutants`: what can be damaged; each module above says in `subjects()` what is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from constructions.checks import CheckResult
-from constructions.suite import bank, cpm3, inclusion
+from constructions.suite import bank, convolution, cpm3, inclusion, state_space
+from constructions.suite.mutants import Subject
 from synthetic.graphs import Graph, builtin
 
-GROUPS = ("bank", "cpm3", "inclusion", "strictness")
+GROUPS = ("bank", "cpm3", "inclusion", "strictness", "convolution", "ssm")
+MODULES = (bank, cpm3, inclusion, convolution, state_space)
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
 TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
 N_MAX = range(1, 27)
@@ -61,4 +64,19 @@ def steps(
         out.append(Step("inclusion", lambda: inclusion.inclusion_checks(exact_only)))
     if "strictness" in groups and not exact_only:
         out.append(Step("strictness", inclusion.strictness_checks))
+    if "convolution" in groups:
+        out += [
+            Step(f"convolution, K = {size}", lambda size=size: convolution.checks(size, exact_only))
+            for size in convolution.SIZES
+        ]
+    if "ssm" in groups:
+        for n in state_space.ORDERS:
+            out.append(Step(f"state space, order {n}", lambda n=n: state_space.checks(n, exact_only)))
+            out.append(Step(f"FIR filter, {n} taps", lambda n=n: state_space.fir_checks(n, exact_only)))
+        out.append(Step("state space, special", lambda: state_space.special_checks(exact_only)))
     return out
+
+
+def subjects() -> list[Subject]:
+    """Every check that mutants test."""
+    return [subject for module in MODULES for subject in module.subjects()]

@@ -1,6 +1,6 @@
 """Checks of the polynomial filter bank: on one graph, for all matrices at once, and at large sizes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import lcm
 
 import numpy as np
@@ -8,12 +8,13 @@ import torch
 from sympy import QQ, ring
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks import CheckResult, exact_error, float64_error, gamma
+from constructions.checks import CheckResult, exact_error, float64_error, gamma, layer_operations
 from constructions.construction import Construction
-from constructions.polynomial import WEIGHTS, bank, powers
+from constructions.polynomial import WEIGHTS, Powers, bank, powers
+from constructions.suite.mutants import Subject, shift_block, swap_blocks
 from iha_theory import exact
 from iha_theory.position_only import columns
-from synthetic.graphs import Graph
+from synthetic.graphs import Graph, builtin
 from synthetic.polynomial import power_blocks, power_blocks_float
 
 WIDTH = 2
@@ -60,10 +61,17 @@ def bank_float64(layer: str, graph: Graph, terms: int) -> CheckResult:
     if not np.isfinite(majorants).all():
         raise ValueError(f"A^{terms - 1} of {graph.name} overflows float64: normalise, or check exactly only")
     construction = bank(layer, powers(torch.from_numpy(a)), terms, WIDTH)
-    n, h, p = len(a), construction.heads, construction.pseudo_heads
-    operations = 2 * (terms - 1) * n + 3 * (n + WIDTH) + 3 * h + n + n * p + h * p
     error = float64_error(construction, np.stack(list(power_blocks_float(a, terms))), majorants)
-    return _result(construction, layer, graph, terms, "float64", error, gamma(operations), "operators, entry by entry")
+    return _result(
+        construction,
+        layer,
+        graph,
+        terms,
+        "float64",
+        error,
+        gamma(_operations(construction, terms)),
+        "operators, entry by entry",
+    )
 
 
 def bank_symbolic(layer: str, size: int, terms: int) -> CheckResult:
@@ -136,6 +144,11 @@ def largest_difference(a: DomainMatrix, terms: int) -> int:
     return 2 * max(q, int(norm.numerator) // int(norm.denominator) + 1) ** (terms - 1)
 
 
+def _operations(construction: Construction, terms: int) -> int:
+    tokens = construction.layer.embed_dim - construction.width
+    return 2 * (terms - 1) * tokens + layer_operations(construction.layer, tokens)
+
+
 def graph_checks(graph: Graph, terms: int, exact_only: bool) -> Iterator[CheckResult]:
     """MHA and IHA on one graph, at both tiers."""
     for layer in WEIGHTS:
@@ -187,3 +200,42 @@ def _result(
         setting={"graph": graph.name, "nodes": len(graph.nodes), "terms": terms, "width": WIDTH},
         compared=compared,
     )
+
+
+def subjects() -> list[Subject]:
+    """The bank's checks, to be tested by mutants: directed, undirected and weighted, MHA and IHA, at each tier."""
+    cases = (("karate", 9), ("cycle:16", 16), ("random:12", 9))
+    return [s for name, terms in cases for layer in WEIGHTS for s in _subjects(name, terms, layer)]
+
+
+def _subjects(name: str, terms: int, layer: str) -> list[Subject]:
+    adjacency = builtin(name).adjacency
+    a = exact.matrix(adjacency, QQ)
+    floats = adjacency.astype(np.float64)
+    blocks = list(power_blocks(a, terms))
+    modular = list(power_blocks(exact.residues(a, LARGEST_PRIME), terms))
+    targets, majorants = (np.stack(list(power_blocks_float(x, terms))) for x in (floats, np.abs(floats)))
+    x = torch.from_numpy(np.random.default_rng(1).standard_normal((2, len(floats), WIDTH)))
+    power = powers(a)
+
+    def wrong_power(construction: Construction) -> Construction:
+        used = (construction.heads - 1) * construction.pseudo_heads  # the last base query's power
+        wrong: Powers = lambda i: power(i + 1) if i == used else power(i)  # noqa: E731
+        return bank(layer, wrong, terms, WIDTH)
+
+    common = {
+        "build": lambda: bank(layer, power, terms, WIDTH),
+        "outputs": lambda construction: construction(x).detach(),
+        "layer": lambda construction: construction.layer,
+        "extra": {
+            "one wrong power": wrong_power,
+            "two readout blocks swapped": swap_blocks,
+            "a readout block shifted by one": shift_block,
+        },
+    }
+    tiers: dict[str, Callable[[Construction], tuple[float, float]]] = {
+        "exact": lambda c: (exact_error(c, blocks), 0.0),
+        "modular": lambda c: (exact_error(c, modular, exact.gf(LARGEST_PRIME)), 0.0),
+        "float64": lambda c: (float64_error(c, targets, majorants), gamma(_operations(c, terms))),
+    }
+    return [Subject(f"bank/{name}/k={terms}/{layer}/{tier}", error=error, **common) for tier, error in tiers.items()]

@@ -143,20 +143,15 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
             array = operator_array(conv2d(kernel, GRID, padding), GRID[0] * GRID[1], WIDTH)
             certificate = certified(responses(array, (GRID[0] // 2) * GRID[1] + GRID[1] // 2))
             target = exact_target(array) if tier == "exact" else []
+            setting = {"kernel": size, "grid": list(GRID), "padding": padding, "channels": [shape[1], shape[0]]}
+            if tier == "exact":
+                setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
             for layer in PRODUCTS:
                 construction = convolution(layer, kernel, GRID, padding)
                 if tier == "exact":
                     error, bound = exact_measure(construction, target)
                 else:
                     error, bound = float64_measure(construction, kernel, GRID, padding)
-                setting: dict[str, Any] = {
-                    "kernel": size,
-                    "grid": list(GRID),
-                    "padding": padding,
-                    "channels": [shape[1], shape[0]],
-                }
-                if tier == "exact":
-                    setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
                 yield CheckResult(
                     id=f"convolution/K={size}/{padding}/{layer}/{tier}",
                     claim=CLAIMS[layer],

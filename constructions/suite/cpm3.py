@@ -8,8 +8,10 @@ from sympy import QQ
 
 from constructions.checks import CheckResult, exact_error
 from constructions.construction import Construction, count
-from constructions.cpm3 import WEIGHTS, CountPairsNetwork, network, workspace
+from constructions.cpm3 import WEIGHTS, CountPairsNetwork, network, shift, workspace
+from constructions.suite.mutants import Subject, shift_block, swap_blocks
 from iha_theory import exact
+from iha_theory.attention.base import AttentionLayer
 from synthetic.cpm3 import CountPairs, all_sequences
 
 EXHAUSTIVE = 100_000
@@ -105,3 +107,77 @@ def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResul
         yield workspace_exact(layer, construction)
         for modulus, coefficient in tasks:
             yield counts_exact(layer, construction, modulus, coefficient)
+
+
+def subjects() -> list[Subject]:
+    """The checks of CPM-3, to be tested by mutants."""
+    cases = ((5, 3, 8), (9, 5, 11))
+    return [s for case in cases for layer in WEIGHTS for s in _subjects(*case, layer)]
+
+
+def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[Subject]:
+    generator = np.random.default_rng(1)
+    x = torch.from_numpy(generator.standard_normal((2, tokens, 1)))
+    sequences = torch.from_numpy(generator.integers(0, modulus, (50, tokens)))
+    blocks = [shift(tokens, t) for t in range(tokens)]
+    task = CountPairs(modulus, coefficient)
+
+    def one_shift_wrong(subject_layer: AttentionLayer) -> None:
+        with torch.no_grad():
+            block = subject_layer.q_proj.weight[tokens : 2 * tokens, -tokens:]  # the second base query
+            block.copy_(block.roll(1, 0))
+
+    def on_workspace(construction: Construction) -> Construction:
+        one_shift_wrong(construction.layer)
+        return construction
+
+    def on_network(net: CountPairsNetwork) -> CountPairsNetwork:
+        one_shift_wrong(net.attention.layer)
+        return net
+
+    def g_shifted(net: CountPairsNetwork) -> CountPairsNetwork:
+        with torch.no_grad():
+            rows = net.mlp.pairs.weight.view(tokens, tokens, -1)
+            for s, block in enumerate(net.attention.readout):
+                rows[s, :, block.start] += 1
+        return net
+
+    def swapped(net: CountPairsNetwork) -> CountPairsNetwork:
+        first, second = (net.attention.readout[i].start for i in (0, 1))
+        with torch.no_grad():
+            weight = net.mlp.pairs.weight
+            weight[:, [first, second]] = weight[:, [second, first]]
+        return net
+
+    def noisy(net: CountPairsNetwork) -> CountPairsNetwork:
+        with torch.no_grad():
+            net.mlp.pairs.weight.add_(1e-3)
+        return net
+
+    return [
+        Subject(
+            f"cpm3-workspace/N={tokens}/{layer}/exact",
+            build=lambda: workspace(layer, tokens),
+            error=lambda construction: (exact_error(construction, blocks), 0.0),
+            outputs=lambda construction: construction(x).detach(),
+            layer=lambda construction: construction.layer,
+            extra={
+                "one wrong power": on_workspace,
+                "two readout blocks swapped": swap_blocks,
+                "a readout block shifted by one": shift_block,
+            },
+        ),
+        Subject(
+            f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
+            build=lambda: network(workspace(layer, tokens), modulus, coefficient),
+            error=lambda net: (counts_error(net, task, tokens)[0], 0.0),
+            outputs=lambda net: net(sequences).double(),
+            layer=lambda net: net.attention.layer,
+            extra={
+                "one wrong power": on_network,
+                "two readout blocks swapped": swapped,
+                "G shifted by 1 in the weights only": g_shifted,
+                "noise of 1e-3 in the MLP": noisy,
+            },
+        ),
+    ]

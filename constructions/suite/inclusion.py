@@ -1,19 +1,20 @@
 """Checks that MHA is inside IHA, strictly."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from sympy import QQ
-from torch import Tensor
+from torch import Tensor, nn
 
 from constructions.checks import CheckResult, gamma, largest_ratio
 from constructions.construction import count
 from constructions.inclusion import inclusion, repeated, witness
+from constructions.suite.mutants import Subject
 from iha_theory import exact
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
-from iha_theory.position_only import columns, read
+from iha_theory.position_only import columns, read, with_positions
 
 SIZES = ((1, 2), (2, 2), (2, 3), (3, 4))
 """(H, P) of the inclusion checks."""
@@ -229,3 +230,65 @@ def _inclusion(
         setting={"pattern": pattern},
         compared=compared,
     )
+
+
+def subjects() -> list[Subject]:
+    """The checks of inclusion and strictness, to be tested by mutants."""
+    heads, pseudo = 2, 3
+    out = []
+    for pattern in ("linear", "hard"):
+        mha = integer_mha(heads, pattern, torch.Generator().manual_seed(0))
+        out.append(_included(f"inclusion/{pattern}/exact", mha, pseudo, operators_error))
+    mha = real_mha(heads, torch.Generator().manual_seed(0))
+    out.append(_included("inclusion/softmax/exact", mha, pseudo, copies_error))
+    out.append(_included("inclusion/softmax/float64", mha, pseudo, outputs_error))
+    return out + _strictness()
+
+
+def _included(check: str, mha: Any, pseudo: int, error: Callable[[Any, Any], Any]) -> Subject:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(4, TOKENS, mha.embed_dim, dtype=torch.float64, generator=generator)
+    if mha.pattern != "softmax":  # position-only, on [X, I_N]
+        x = with_positions(x[..., :WIDTH])
+
+    def measured(iha: Any) -> tuple[float, float]:
+        found = error(mha, iha)
+        return found if isinstance(found, tuple) else (found, 0.0)
+
+    return Subject(
+        check,
+        build=lambda: inclusion(mha, pseudo),
+        error=measured,
+        outputs=lambda iha: iha(x, x, x).detach(),
+        layer=lambda iha: iha,
+        extra={"another head's row read": _collapse_crossed},
+    )
+
+
+def _strictness() -> list[Subject]:
+    weights = witness_weights(seed=0)
+    x = np.random.default_rng(1).standard_normal((4, WITNESS_WIDTH))
+    inputs = repeated(torch.from_numpy(x), TOKENS)
+
+    def printed(layer: InterleavedHeadAttention) -> InterleavedHeadAttention:
+        with torch.no_grad():
+            layer.alpha_v[0, 0, 1] = 1
+        return layer
+
+    return [
+        Subject(
+            f"strictness/P={pseudo}/iha/float64",
+            build=lambda pseudo=pseudo: witness(*weights, pseudo),
+            error=lambda layer: witness_error(layer, weights)[:2],
+            outputs=lambda layer: layer(inputs, inputs, inputs).detach(),
+            layer=lambda layer: layer,
+            extra={"pseudo-value +1, as printed": printed},
+        )
+        for pseudo in (2, 3)
+    ]
+
+
+def _collapse_crossed(iha: InterleavedHeadAttention) -> nn.Module:
+    with torch.no_grad():
+        iha.collapse.copy_(iha.collapse.roll(1, 0))
+    return iha

@@ -10,26 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
-from sympy import QQ
-from torch import Tensor, nn
+from torch import Tensor
 
-from constructions.checks import exact_error, float64_error, gamma
 from constructions.construction import Construction
-from constructions.cpm3 import CountPairsNetwork, network, shift, workspace
-from constructions.inclusion import inclusion, repeated, witness
-from constructions.polynomial import Powers, bank, powers
-from constructions.suite import inclusion as inclusion_suite
-from constructions.suite.bank import LARGEST_PRIME, WIDTH
-from constructions.suite.cpm3 import counts_error
-from iha_theory import exact
 from iha_theory.attention import InterleavedHeadAttention
 from iha_theory.attention.base import AttentionLayer
-from iha_theory.position_only import with_positions
-from synthetic.cpm3 import CountPairs
-from synthetic.graphs import builtin
-from synthetic.polynomial import power_blocks, power_blocks_float
 
 CHANGED = 1e-9
 """Outputs that differ by more than this, relative to the largest, belong to another function."""
@@ -156,189 +142,13 @@ def _layer_damages(subject: Subject) -> dict[str, Callable[[Any], Any]]:
     }
 
 
-def subjects() -> list[Subject]:
-    """The checks that are tested, on small cases of each kind."""
-    out = []
-    for graph, terms in (("karate", 9), ("cycle:16", 16), ("random:12", 9)):
-        for layer in ("mha", "iha"):
-            out += _bank(graph, terms, layer)
-    for tokens, modulus, coefficient in ((5, 3, 8), (9, 5, 11)):
-        for layer in ("mha", "iha"):
-            out += _cpm3(tokens, modulus, coefficient, layer)
-    return out + _inclusion() + _strictness()
-
-
-def _bank(name: str, terms: int, layer: str) -> list[Subject]:
-    adjacency = builtin(name).adjacency
-    a = exact.matrix(adjacency, QQ)
-    floats = adjacency.astype(np.float64)
-    blocks = list(power_blocks(a, terms))
-    modular = list(power_blocks(exact.residues(a, LARGEST_PRIME), terms))
-    targets, majorants = (np.stack(list(power_blocks_float(x, terms))) for x in (floats, np.abs(floats)))
-    x = torch.from_numpy(np.random.default_rng(1).standard_normal((2, len(floats), WIDTH)))
-    power = powers(a)
-
-    def wrong_power(construction: Construction) -> Construction:
-        used = (construction.heads - 1) * construction.pseudo_heads  # the last base query's power
-        wrong: Powers = lambda i: power(i + 1) if i == used else power(i)  # noqa: E731
-        return bank(layer, wrong, terms, WIDTH)
-
-    common = {
-        "build": lambda: bank(layer, power, terms, WIDTH),
-        "outputs": lambda construction: _evaluate(construction, x),
-        "layer": lambda construction: construction.layer,
-        "extra": {
-            "one wrong power": wrong_power,
-            "two readout blocks swapped": _swap_blocks,
-            "a readout block shifted by one": _shift_block,
-        },
-    }
-    tiers: dict[str, Callable[[Construction], tuple[float, float]]] = {
-        "exact": lambda c: (exact_error(c, blocks), 0.0),
-        "modular": lambda c: (exact_error(c, modular, exact.gf(LARGEST_PRIME)), 0.0),
-        "float64": lambda c: (float64_error(c, targets, majorants), gamma(100 * terms * len(floats))),
-    }
-    return [Subject(f"bank/{name}/k={terms}/{layer}/{tier}", error=error, **common) for tier, error in tiers.items()]
-
-
-def _cpm3(tokens: int, modulus: int, coefficient: int, layer: str) -> list[Subject]:
-    generator = np.random.default_rng(1)
-    x = torch.from_numpy(generator.standard_normal((2, tokens, 1)))
-    sequences = torch.from_numpy(generator.integers(0, modulus, (50, tokens)))
-    blocks = [shift(tokens, t) for t in range(tokens)]
-    task = CountPairs(modulus, coefficient)
-
-    def one_shift_wrong(subject_layer: AttentionLayer) -> None:
-        with torch.no_grad():
-            block = subject_layer.q_proj.weight[tokens : 2 * tokens, -tokens:]  # the second base query
-            block.copy_(block.roll(1, 0))
-
-    def on_workspace(construction: Construction) -> Construction:
-        one_shift_wrong(construction.layer)
-        return construction
-
-    def on_network(net: CountPairsNetwork) -> CountPairsNetwork:
-        one_shift_wrong(net.attention.layer)
-        return net
-
-    def g_shifted(net: CountPairsNetwork) -> CountPairsNetwork:
-        with torch.no_grad():
-            rows = net.mlp.pairs.weight.view(tokens, tokens, -1)
-            for s, block in enumerate(net.attention.readout):
-                rows[s, :, block.start] += 1
-        return net
-
-    def swapped(net: CountPairsNetwork) -> CountPairsNetwork:
-        first, second = (net.attention.readout[i].start for i in (0, 1))
-        with torch.no_grad():
-            weight = net.mlp.pairs.weight
-            weight[:, [first, second]] = weight[:, [second, first]]
-        return net
-
-    def noisy(net: CountPairsNetwork) -> CountPairsNetwork:
-        with torch.no_grad():
-            net.mlp.pairs.weight.add_(1e-3)
-        return net
-
-    return [
-        Subject(
-            f"cpm3-workspace/N={tokens}/{layer}/exact",
-            build=lambda: workspace(layer, tokens),
-            error=lambda construction: (exact_error(construction, blocks), 0.0),
-            outputs=lambda construction: _evaluate(construction, x),
-            layer=lambda construction: construction.layer,
-            extra={
-                "one wrong power": on_workspace,
-                "two readout blocks swapped": _swap_blocks,
-                "a readout block shifted by one": _shift_block,
-            },
-        ),
-        Subject(
-            f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
-            build=lambda: network(workspace(layer, tokens), modulus, coefficient),
-            error=lambda net: (counts_error(net, task, tokens)[0], 0.0),
-            outputs=lambda net: net(sequences).double(),
-            layer=lambda net: net.attention.layer,
-            extra={
-                "one wrong power": on_network,
-                "two readout blocks swapped": swapped,
-                "G shifted by 1 in the weights only": g_shifted,
-                "noise of 1e-3 in the MLP": noisy,
-            },
-        ),
-    ]
-
-
-def _inclusion() -> list[Subject]:
-    heads, pseudo = 2, 3
-    out = []
-    for pattern in ("linear", "hard"):
-        mha = inclusion_suite.integer_mha(heads, pattern, torch.Generator().manual_seed(0))
-        out.append(_included(f"inclusion/{pattern}/exact", mha, pseudo, inclusion_suite.operators_error))
-    mha = inclusion_suite.real_mha(heads, torch.Generator().manual_seed(0))
-    out.append(_included("inclusion/softmax/exact", mha, pseudo, inclusion_suite.copies_error))
-    out.append(_included("inclusion/softmax/float64", mha, pseudo, inclusion_suite.outputs_error))
-    return out
-
-
-def _included(check: str, mha: Any, pseudo: int, error: Callable[[Any, Any], Any]) -> Subject:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(4, inclusion_suite.TOKENS, mha.embed_dim, dtype=torch.float64, generator=generator)
-    if mha.pattern != "softmax":  # position-only, on [X, I_N]
-        x = with_positions(x[..., : inclusion_suite.WIDTH])
-
-    def measured(iha: Any) -> tuple[float, float]:
-        found = error(mha, iha)
-        return found if isinstance(found, tuple) else (found, 0.0)
-
-    return Subject(
-        check,
-        build=lambda: inclusion(mha, pseudo),
-        error=measured,
-        outputs=lambda iha: iha(x, x, x).detach(),
-        layer=lambda iha: iha,
-        extra={"another head's row read": _collapse_crossed},
-    )
-
-
-def _strictness() -> list[Subject]:
-    weights = inclusion_suite.witness_weights(seed=0)
-    x = np.random.default_rng(1).standard_normal((4, inclusion_suite.WITNESS_WIDTH))
-    inputs = repeated(torch.from_numpy(x), inclusion_suite.TOKENS)
-
-    def printed(layer: InterleavedHeadAttention) -> InterleavedHeadAttention:
-        with torch.no_grad():
-            layer.alpha_v[0, 0, 1] = 1
-        return layer
-
-    return [
-        Subject(
-            f"strictness/P={pseudo}/iha/float64",
-            build=lambda pseudo=pseudo: witness(*weights, pseudo),
-            error=lambda layer: inclusion_suite.witness_error(layer, weights)[:2],
-            outputs=lambda layer: layer(inputs, inputs, inputs).detach(),
-            layer=lambda layer: layer,
-            extra={"pseudo-value +1, as printed": printed},
-        )
-        for pseudo in (2, 3)
-    ]
-
-
-def _collapse_crossed(iha: InterleavedHeadAttention) -> nn.Module:
-    with torch.no_grad():
-        iha.collapse.copy_(iha.collapse.roll(1, 0))
-    return iha
-
-
-def _evaluate(construction: Construction, x: Tensor) -> Tensor:
-    return construction(x).detach()
-
-
-def _swap_blocks(construction: Construction) -> Construction:
+def swap_blocks(construction: Construction) -> Construction:
+    """The first two blocks of the readout change places."""
     first, second, *rest = construction.readout
     return replace(construction, readout=(second, first, *rest))
 
 
-def _shift_block(construction: Construction) -> Construction:
+def shift_block(construction: Construction) -> Construction:
+    """The first block of the readout starts one coordinate later."""
     first, *rest = construction.readout
     return replace(construction, readout=(replace(first, start=first.start + 1), *rest))

@@ -13,6 +13,8 @@ names:
   cpm3        counting pairs with x_i + G x_j + x_l = 0 mod M, by N_max and ceil(sqrt N_max) heads
   inclusion   every MHA is an IHA
   strictness  some IHA is no MHA
+  convolution any K x K convolution by K^2 MHA heads and K IHA heads, with certified lower bounds
+  ssm         linear state-space models and FIR filters of order n by n and ceil(sqrt n) heads, the same
   a graph     the bank on that graph only: karate, les_miserables, florentine, davis, petersen, or a family
               such as cycle:16 or random:20
 
@@ -139,11 +141,12 @@ def _summary(results: list[Any], failed: list[Any], seconds: float) -> str:
 
 
 def _mutants(arguments: argparse.Namespace) -> int:
+    from constructions import suite
     from constructions.suite import mutants
 
     if arguments.names or arguments.graph or arguments.terms:
         raise ValueError("--mutants runs on fixed small cases: leave out names, --graph and --terms")
-    subjects = mutants.subjects()
+    subjects = suite.subjects()
     results: list[Any] = []
     started = time.monotonic()
     try:

@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 
 from constructions import suite
-from constructions.suite import mutants
 from iha_theory.cli import main
 from iha_theory.costs import ceil_sqrt
 
@@ -136,8 +135,8 @@ def test_stopping_keeps_what_was_done(capsys, monkeypatch, tmp_path):
 
 
 def test_mutants(capsys, tmp_path, monkeypatch):
-    few = mutants.subjects()[:9]
-    monkeypatch.setattr(mutants, "subjects", lambda: few)
+    few = suite.subjects()[:9]
+    monkeypatch.setattr(suite, "subjects", lambda: few)
     code, out, _ = verify(capsys, "--mutants", "--json", str(tmp_path / "m.json"))
     content = json.loads((tmp_path / "m.json").read_text())
     assert code == 0

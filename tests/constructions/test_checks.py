@@ -8,6 +8,7 @@ import pytest
 import torch
 from sympy import QQ
 
+from constructions import suite
 from constructions.checks import CheckResult, exact_error, float64_error, gamma, largest_ratio
 from constructions.polynomial import bank, powers
 from constructions.suite import mutants
@@ -74,7 +75,7 @@ def test_content_in_queries_or_keys_is_refused(name):
 
 
 def test_every_mutant_that_changes_a_function_is_killed():
-    results = [r for subject in mutants.subjects() for r in mutants.damage(subject)]
+    results = [r for subject in suite.subjects() for r in mutants.damage(subject)]
     changing = [r for r in results if r.changes]
     assert [r for r in changing if not r.killed] == []
     assert len(changing) >= 60
@@ -83,7 +84,7 @@ def test_every_mutant_that_changes_a_function_is_killed():
 
 
 def test_a_check_that_fails_for_the_intact_construction_is_no_test():
-    subject = mutants.subjects()[0]
+    subject = suite.subjects()[0]
     broken = mutants.Subject(**{**vars(subject), "error": lambda _: (1.0, 0.0)})
     with pytest.raises(ValueError, match="intact"):
         next(mutants.damage(broken))
