@@ -1,11 +1,11 @@
-"""Checks of the polynomial filter bank: on one graph, for all matrices at once, and at large sizes."""
+"""Checks of the polynomial filter bank on one graph."""
 
 from collections.abc import Callable, Iterator
 from math import lcm
 
 import numpy as np
 import torch
-from sympy import QQ, ring
+from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks import CheckResult, exact_error, float64_error, gamma, layer_operations
@@ -13,7 +13,6 @@ from constructions.construction import Construction
 from constructions.polynomial import WEIGHTS, Powers, bank, powers
 from constructions.suite.mutants import Subject, shift_block, swap_blocks
 from iha_theory import exact
-from iha_theory.position_only import columns
 from synthetic.graphs import Graph, builtin
 from synthetic.polynomial import power_blocks, power_blocks_float
 
@@ -37,11 +36,11 @@ def bank_exact(layer: str, graph: Graph, terms: int) -> CheckResult:
     """
     a = exact.matrix(graph.adjacency, QQ)
     try:
-        construction, error = _evaluated(layer, a, terms)
+        construction, error = evaluated(layer, a, terms)
         compared = "operators over the rationals"
     except OverflowError:
         primes = list(exact.primes_beyond(largest_difference(a, terms)))
-        cases = [_evaluated(layer, exact.residues(a, prime), terms) for prime in primes]
+        cases = [evaluated(layer, exact.residues(a, prime), terms) for prime in primes]
         construction, error = cases[0][0], sum(wrong for _, wrong in cases)
         compared = f"operators modulo {len(primes)} primes, hence over the integers"
     return _result(construction, layer, graph, terms, "exact", error, 0.0, compared)
@@ -74,68 +73,6 @@ def bank_float64(layer: str, graph: Graph, terms: int) -> CheckResult:
     )
 
 
-def bank_symbolic(layer: str, size: int, terms: int) -> CheckResult:
-    """The bank of every N x N matrix at once: weights and operator as polynomials in the entries of A."""
-    names = [f"a{i}{j}" for i in range(size) for j in range(size)]
-    polynomials, *entries = ring(names, QQ)
-    domain = polynomials.to_domain()
-    rows = [entries[i * size : (i + 1) * size] for i in range(size)]
-    a = DomainMatrix(rows, (size, size), domain).to_dense()
-    weights = WEIGHTS[layer](powers(a), terms, WIDTH)
-    blocks = list(power_blocks(a, terms))
-    error = 0.0
-    for c, column in enumerate(columns(weights)):
-        t, b = divmod(c, WIDTH)
-        if t < terms:
-            error += exact.difference(column, [blocks[t] if i == b else None for i in range(WIDTH)])
-    heads = weights.num_heads
-    layer_of_ones = bank(layer, powers(torch.ones(size, size, dtype=torch.float64)), terms, WIDTH)
-    return CheckResult(
-        id=f"bank-every-matrix/N={size}/k={terms}/{layer}/exact",
-        claim=CLAIMS[layer] + ", for every A",
-        layer=layer,
-        heads=heads,
-        pseudo_heads=1 if weights.mixing is None else heads,
-        parameters=layer_of_ones.parameters,
-        tier="exact",
-        error=error,
-        bound=0.0,
-        setting={"graph": f"symbolic {size}x{size}", "nodes": size, "terms": terms, "width": WIDTH},
-        compared="operators as polynomials in the entries of A",
-    )
-
-
-def bank_random(layer: str, size: int, terms: int, seed: int = 0) -> CheckResult:
-    """The bank of every N x N matrix, tested at a uniform random matrix over GF(p).
-
-    The entries of the difference are polynomials in those of A of degree at most k - 1; one that is not the zero
-    polynomial (modulo p) vanishes at a uniform random point with probability at most (k - 1) / p (Schwartz, Zippel).
-    """
-    prime = LARGEST_PRIME
-    entries = np.random.default_rng(seed).integers(0, prime, (size, size))
-    construction, error = _evaluated(layer, exact.matrix(entries, exact.gf(prime)), terms)
-    return CheckResult(
-        id=f"bank-random-matrix/N={size}/k={terms}/{layer}/exact",
-        claim=CLAIMS[layer] + ", for every A",
-        layer=layer,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
-        tier="exact",
-        error=error,
-        bound=0.0,
-        setting={
-            "graph": f"random over GF({prime})",
-            "nodes": size,
-            "terms": terms,
-            "width": WIDTH,
-            "seed": seed,
-            "failure_probability": (terms - 1) / prime,
-        },
-        compared="operators modulo a prime at a random matrix",
-    )
-
-
 def largest_difference(a: DomainMatrix, terms: int) -> int:
     """2 (q max(1, |A|_inf))^(k-1), at least: see `bank_exact`."""
     rows = [[abs(x) for x in row] for row in a.to_list()]
@@ -157,22 +94,8 @@ def graph_checks(graph: Graph, terms: int, exact_only: bool) -> Iterator[CheckRe
             yield bank_float64(layer, graph, terms)
 
 
-def every_matrix_checks() -> Iterator[CheckResult]:
-    """For all A at once."""
-    for layer in WEIGHTS:
-        for size in (2, 3):
-            for terms in (4, 5, 9):
-                yield bank_symbolic(layer, size, terms)
-        yield bank_random(layer, 16, 25)
-
-
-def large_checks() -> Iterator[CheckResult]:
-    """N = 128, k = 64: 8 IHA heads against 64 MHA heads."""
-    for layer in WEIGHTS:
-        yield bank_random(layer, 128, 64)
-
-
-def _evaluated(layer: str, a: DomainMatrix, terms: int) -> tuple[Construction, float]:
+def evaluated(layer: str, a: DomainMatrix, terms: int) -> tuple[Construction, float]:
+    """The bank of an exact matrix in a torch layer, and its exact error; OverflowError as in `bank`."""
     construction = bank(layer, powers(a), terms, WIDTH)
     return construction, exact_error(construction, list(power_blocks(a, terms)), a.domain)
 

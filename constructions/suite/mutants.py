@@ -26,16 +26,17 @@ class Subject:
     """A check to be tested.
 
     check: its id. build: makes the construction. error: the measured error of a construction, and the bound. outputs:
-    of a construction, on fixed random inputs. layer: its attention layer. extra: damages that only this construction
-    has.
+    of a construction, on fixed random inputs. layer: its attention layer, None if there is none to damage. extra:
+    damages that only this construction has.
     """
 
     check: str
     build: Callable[[], Any]
     error: Callable[[Any], tuple[float, float]]
     outputs: Callable[[Any], Tensor]
-    layer: Callable[[Any], AttentionLayer]
+    layer: Callable[[Any], AttentionLayer] | None
     extra: dict[str, Callable[[Any], Any]]
+    copy: Callable[[Any], Any] = copy.deepcopy
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def damage(subject: Subject) -> Iterator[MutantResult]:
         raise ValueError(f"{subject.check} does not hold for the intact construction")
     before = subject.outputs(intact)
     for name, make in {**_layer_damages(subject), **subject.extra}.items():
-        mutant = make(copy.deepcopy(intact))
+        mutant = make(subject.copy(intact))
         if mutant is not None:
             yield MutantResult(subject.check, name, _changed(subject, mutant, before), not _holds(subject, mutant))
 
@@ -88,10 +89,14 @@ def _changed(subject: Subject, construction: Any, before: Tensor) -> bool:
 def _layer_damages(subject: Subject) -> dict[str, Callable[[Any], Any]]:
     """Damages to the attention layer, each in place; None where the layer has no such part."""
 
+    layer_of = subject.layer
+    if layer_of is None:
+        return {}
+
     def on_layer(change: Callable[[Any], bool | None]) -> Callable[[Any], Any]:
         def make(construction: Any) -> Any:
             with torch.no_grad():
-                return None if change(subject.layer(construction)) is False else construction
+                return None if change(layer_of(construction)) is False else construction
 
         return make
 

@@ -9,7 +9,8 @@ from sympy import QQ
 
 from constructions.checks import exact_error
 from constructions.polynomial import WEIGHTS, bank, powers
-from constructions.suite.bank import bank_exact, bank_float64, bank_random, bank_symbolic, largest_difference
+from constructions.suite.bank import bank_exact, bank_float64, largest_difference
+from constructions.suite.every_matrix import bank_random, bank_symbolic
 from iha_theory import exact
 from iha_theory.costs import bank_parameters
 from synthetic.graphs import Graph, builtin
