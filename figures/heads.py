@@ -14,8 +14,8 @@ def draw(checks: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     """Writes heads.svg and heads.png into the folder, which is made if need be; returns their paths.
 
     Args:
-        checks: the list `checks` of `iha-theory verify --json`. A dot is a size at which every check of that layer holds;
-            a cross, one at which some check fails.
+        checks: the list `checks` of `iha-theory verify --json`. A dot is a size at which every check of that layer
+            holds; a cross, one at which some check fails.
         folder: where the files go.
 
     Raises:
@@ -24,14 +24,15 @@ def draw(checks: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     panels = [(key, label, _counts(checks, prefix, key)) for prefix, key, label in CHOICES]
     panels = [panel for panel in panels if panel[2]]
     if not panels:
-        raise ValueError("no checks of the filter bank or of CPM-3 to draw: run iha-theory verify bank cpm3 --json FILE")
+        raise ValueError("no checks of the filter bank or of CPM-3 to draw: run iha-theory verify bank cpm3 --json F")
     figure = Figure(figsize=(4.6 * len(panels), 3.6), layout="constrained")
     for axes, (_, label, counts) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         largest = max(size for _, size in counts)
         sizes = range(1, largest + 1)
         axes.plot(sizes, sizes, color=COLOURS["mha"], linewidth=1, label="n heads (MHA; least possible)")
         roots = [next(h for h in sizes if h * h >= n) for n in sizes]
-        axes.step(sizes, roots, where="post", color=COLOURS["iha"], linewidth=1, label="$\\lceil\\sqrt{n}\\rceil$ (IHA)")
+        text = "$\\lceil\\sqrt{n}\\rceil$ heads (IHA; least possible)"
+        axes.step(sizes, roots, where="post", color=COLOURS["iha"], linewidth=1, label=text)
         for layer, colour in COLOURS.items():
             for holds, marker in ((True, "o"), (False, "x")):
                 points = [(n, h) for (who, n), (h, ok) in counts.items() if who == layer and ok == holds]
