@@ -53,7 +53,7 @@ def matrix(rows: Any, domain: Domain) -> DomainMatrix:
     if array.ndim != 2 or array.size == 0:
         raise ValueError(f"expected a non-empty matrix, got shape {array.shape}")
     if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():
-        entries = [[domain(int(x)) for x in row] for row in array.tolist()]
+        entries = [[int(x) for x in row] for row in array.tolist()]  # flint takes Python's integers as they are
     else:
         entries = [[element(domain, x) for x in row] for row in array.tolist()]
     return DomainMatrix(entries, array.shape, domain).to_dense()
