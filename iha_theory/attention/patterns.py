@@ -10,6 +10,8 @@ A query with no allowed key gives 0, with zero gradient.
 
 Limit: a value that is not finite reaches every row whose weights it is multiplied with, a weight of 0 included
 (0 * inf = NaN), as in torch's own attention. Finite keys and values at forbidden places never matter.
+
+Second derivatives of softmax attention need float64: torch's fused kernels for lower precision have none.
 """
 
 import math
@@ -92,7 +94,7 @@ def pattern_weights(
         return scores if allowed is None else scores.masked_fill(~allowed, 0.0)
     if allowed is not None:
         some = allowed.any(-1, keepdim=True)
-        scores = scores.masked_fill(some & ~allowed, -math.inf)  # a row of -inf alone would have NaN gradients
+        scores = scores.masked_fill(some & ~allowed, -math.inf)  # a row of -inf alone has NaN on its way back
     if pattern == "softmax":
         weights = scores.softmax(-1)
     else:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .layers import BY_NAME, LAYERS, PATTERNS, ROTARY, Layer, tokens
+from .layers import BY_NAME, KINDS, LAYERS, PATTERNS, ROTARY, Layer, tokens
 
 T = 5
 DEAD_ROW = torch.rand(T, T, generator=torch.Generator().manual_seed(3)) < 0.6
@@ -58,7 +58,7 @@ def test_equals_reference(row, setting, pattern):
 @pytest.mark.parametrize("setting", ROTARY_SETTINGS)
 @pytest.mark.parametrize(("row", "rotary"), ROTARY, ids=str)
 def test_rotary_equals_reference(row, rotary, setting):
-    options = {"rotary": rotary} | ROTARY_SETTINGS[setting]
+    options = {"rotary": rotary, "head_dim": 6} | ROTARY_SETTINGS[setting]
     compare(row, options, tokens(2, T, 8), tokens(2, T, 8, seed=2), tokens(2, T, 8, seed=3))
 
 
@@ -151,6 +151,14 @@ def test_operator_rank_is_the_capacity(name, rank, pattern):
     values = torch.linalg.svdvals(realigned) / torch.linalg.matrix_norm(realigned, 2)
     assert values[rank - 1] > 1e-4
     assert values[rank] < 1e-13
+
+
+@pytest.mark.parametrize("row", KINDS, ids=str)
+def test_default_scale(row):
+    """1/sqrt(d_k), and 1 for the linear pattern, as the paper's linear constructions have it."""
+    for pattern, scale in (("softmax", 1 / 3), ("hard", 1 / 3), ("linear", 1.0)):
+        layer = row.build(pattern=pattern, head_dim=9)
+        assert getattr(layer, "second", layer).scale == pytest.approx(scale, rel=1e-15)
 
 
 def test_attention_maps_count_the_maps():
