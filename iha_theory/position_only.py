@@ -130,13 +130,15 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
     return layer
 
 
-def read(layer: nn.Module, width: int, domain: Domain = QQ) -> PositionWeights:
+def read(layer: nn.Module, width: int, domain: Domain = QQ, value_width: int | None = None) -> PositionWeights:
     """The weights of a torch layer on the input [X, I_N], split by position and content, exactly.
 
     Args:
         layer: a `MultiHeadAttention` or an `InterleavedHeadAttention` of embed_dim N + width.
         width: the content's width d.
         domain: QQ, or a prime field into which the weights are mapped.
+        value_width: the width of the values' input where that is content alone, as in the second of two layers; None
+            where it is [X, I_N] too.
 
     Raises:
         NotPositionOnlyError: content in queries or keys, positions in values, a bias, rotary positions or a window.
@@ -169,6 +171,7 @@ def read(layer: nn.Module, width: int, domain: Domain = QQ) -> PositionWeights:
         return tuple(once(block[:, keep].T) for block in weight)
 
     contents, positions = slice(0, width), slice(width, None)
+    own = width if value_width is None else value_width
     mixing = None
     if isinstance(layer, InterleavedHeadAttention):
         collapse = layer.collapse
@@ -178,7 +181,7 @@ def read(layer: nn.Module, width: int, domain: Domain = QQ) -> PositionWeights:
     return PositionWeights(
         query=split(layer.q_proj, positions, contents, "the queries use content"),
         key=split(layer.k_proj, positions, contents, "the keys use content"),
-        value=split(layer.v_proj, contents, positions, "the values use positions"),
+        value=split(layer.v_proj, slice(0, own), slice(own, None), "the values use positions"),
         pattern=layer.pattern,
         mixing=mixing,
         out=None if layer.out_proj is None else once(layer.out_proj.weight.detach().cpu().double().T),
