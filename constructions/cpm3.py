@@ -88,24 +88,38 @@ class CountPairsNetwork:
         """All parameters, for counting and saving."""
         return nn.ModuleList([self.attention.layer, self.mlp])
 
-    @torch.no_grad()
     def __call__(
+        self, x: Int[Tensor, "batch tokens"], present: Float[Tensor, "batch tokens"] | None = None
+    ) -> Int[Tensor, "batch tokens"]:
+        """Counts (batch, tokens) for integer sequences (batch, tokens), by self-attention.
+
+        Args:
+            x: the tokens, N_max to a sequence.
+            present: 1 where there is a token, 0 where there is padding; only for a network built with flags.
+
+        Raises:
+            ValueError: as `workspaces` and `counts`.
+        """
+        return self.counts(self.workspaces(x, present))
+
+    @torch.no_grad()
+    def workspaces(
         self,
         x: Int[Tensor, "batch tokens"],
         present: Float[Tensor, "batch tokens"] | None = None,
         *,
         share_pattern: bool = False,
-    ) -> Int[Tensor, "batch tokens"]:
-        """Counts (batch, tokens) for integer sequences (batch, tokens).
+    ) -> Float[Tensor, "batch tokens width"]:
+        """The attention's outputs.
 
         Args:
-            x: the tokens, N_max to a sequence.
-            present: 1 where there is a token, 0 where there is padding; only for a network built with flags.
+            x: as in a call.
+            present: as in a call.
             share_pattern: form the attention pattern once, from the positions, for all sequences; the same function for
                 a position-only layer, and much faster. Otherwise plain self-attention.
 
         Raises:
-            ValueError: tokens so large that a sum might not be an exact float64, or an output that is not an integer.
+            ValueError: tokens so large that a sum might not be an exact float64.
         """
         largest, factor = int(x.abs().max()), max(self.mlp.modulus + 2, self.attention.heads)
         if largest * factor >= exact.LARGEST_INTEGER:
@@ -120,7 +134,16 @@ class CountPairsNetwork:
             inputs = with_positions(part)
             at = positions if share_pattern else inputs
             out.copy_(layer(at, at, inputs))
-        counts = self.mlp_of(rows.flatten(0, 1)).view(x.shape)
+        return rows
+
+    @torch.no_grad()
+    def counts(self, workspaces: Float[Tensor, "batch tokens width"]) -> Int[Tensor, "batch tokens"]:
+        """The MLP's counts (batch, tokens) for workspaces (batch, tokens, width).
+
+        Raises:
+            ValueError: an output that is not an integer.
+        """
+        counts = self.mlp_of(workspaces.flatten(0, 1)).view(workspaces.shape[:2])
         if not torch.equal(counts, counts.round()):
             raise ValueError("the network's output is not an integer")
         return counts.long()

@@ -50,54 +50,57 @@ def workspace_exact(layer: str, construction: Construction) -> CheckResult:
     )
 
 
-def counts_error(net: CountPairsNetwork, task: CountPairs, tokens: int, seed: int = 0) -> tuple[float, int]:
-    """Largest difference between the network's counts and the task's, and the number of sequences compared.
+def counts_errors(
+    nets: Sequence[CountPairsNetwork], tasks: Sequence[CountPairs], tokens: int, seed: int = 0
+) -> tuple[list[float], int]:
+    """For each network the largest difference between its counts and its task's; and the number of sequences compared.
 
-    All M^N sequences where there are at most `EXHAUSTIVE`; otherwise random ones, with all-equal and increasing ones.
-    A few run as plain self-attention, the rest with a shared pattern.
+    The networks have one attention, which runs once, and the tasks one modulus. All M^N sequences where there are at
+    most `EXHAUSTIVE`; otherwise random ones, with all-equal and increasing ones. A few run as plain self-attention, the
+    rest with a shared pattern.
     """
-    worst, seen = 0, 0
-    for x in _sequences(task, tokens, seed):
+    x = _sequences(tasks[0].modulus, tokens, seed)
+    inputs = torch.from_numpy(x)
+    shared, plain = nets[0].workspaces(inputs, share_pattern=True), nets[0].workspaces(inputs[:4])
+    errors = []
+    for net, task in zip(nets, tasks, strict=True):
         targets = torch.from_numpy(task.target(x))
-        inputs = torch.from_numpy(x)
-        counts = net(inputs, share_pattern=True)
-        head = net(inputs[:4])
+        counts, first = net.counts(shared), net.counts(plain)
         if counts.shape != targets.shape or counts.numel() == 0:
             raise ValueError(f"cannot compare counts of shapes {tuple(counts.shape)} and {tuple(targets.shape)}")
-        worst = max(worst, int((counts - targets).abs().max()), int((head - targets[:4]).abs().max()))
-        seen += len(x)
-    return float(worst), seen
+        errors.append(float(max((counts - targets).abs().max(), (first - targets[:4]).abs().max())))
+    return errors, len(x)
 
 
-def counts_exact(layer: str, attention: Construction, modulus: int, coefficient: int) -> CheckResult:
-    """The network's output as integers, against the histogram count."""
-    task = CountPairs(modulus, coefficient)
-    net, tokens = network(attention, modulus, coefficient), len(attention.readout)
-    error, seen = counts_error(net, task, tokens)
-    everything = seen == modulus**tokens
-    return CheckResult(
-        id=f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
-        claim=CLAIMS[layer],
-        layer=layer,
-        heads=net.attention.heads,
-        pseudo_heads=net.attention.pseudo_heads,
-        parameters=count(net.module),
-        tier="exact",
-        error=error,
-        bound=0.0,
-        setting={"n_max": tokens, "modulus": modulus, "coefficient": coefficient, "sequences": seen},
-        compared=f"counts of {'all' if everything else 'random'} sequences, as integers",
-    )
+def counts_exact(
+    layer: str, attention: Construction, modulus: int, coefficients: Sequence[int]
+) -> Iterator[CheckResult]:
+    """The network's output as integers, against the histogram count: a check for each G."""
+    tokens = len(attention.readout)
+    nets = [network(attention, modulus, g) for g in coefficients]
+    errors, seen = counts_errors(nets, [CountPairs(modulus, g) for g in coefficients], tokens)
+    for coefficient, net, error in zip(coefficients, nets, errors, strict=True):
+        yield CheckResult(
+            id=f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
+            claim=CLAIMS[layer],
+            layer=layer,
+            heads=net.attention.heads,
+            pseudo_heads=net.attention.pseudo_heads,
+            parameters=count(net.module),
+            tier="exact",
+            error=error,
+            bound=0.0,
+            setting={"n_max": tokens, "modulus": modulus, "coefficient": coefficient, "sequences": seen},
+            compared=f"counts of {'all' if seen == modulus**tokens else 'random'} sequences, as integers",
+        )
 
 
-def _sequences(task: CountPairs, tokens: int, seed: int) -> Iterator[np.ndarray]:
-    if task.modulus**tokens > EXHAUSTIVE:
-        generator = np.random.default_rng(seed)
-        x = generator.integers(0, 4 * task.modulus, (SAMPLES, tokens))
-        x[0], x[1], x[2] = 0, task.modulus - 1, np.arange(tokens)
-        yield x
-        return
-    yield from all_sequences(task.modulus, tokens, chunk=EXHAUSTIVE)
+def _sequences(modulus: int, tokens: int, seed: int) -> np.ndarray:
+    if modulus**tokens <= EXHAUSTIVE:
+        return np.concatenate(list(all_sequences(modulus, tokens)))
+    x = np.random.default_rng(seed).integers(0, 4 * modulus, (SAMPLES, tokens))
+    x[0], x[1], x[2] = 0, modulus - 1, np.arange(tokens)
+    return x
 
 
 def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResult]:
@@ -105,8 +108,8 @@ def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResul
     for layer in WEIGHTS:
         construction = workspace(layer, tokens)
         yield workspace_exact(layer, construction)
-        for modulus, coefficient in tasks:
-            yield counts_exact(layer, construction, modulus, coefficient)
+        for modulus in dict.fromkeys(m for m, _ in tasks):
+            yield from counts_exact(layer, construction, modulus, [g for m, g in tasks if m == modulus])
 
 
 def subjects() -> list[Subject]:
@@ -170,7 +173,7 @@ def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[S
         Subject(
             f"cpm3/N={tokens}/M={modulus}/G={coefficient}/{layer}/exact",
             build=lambda: network(workspace(layer, tokens), modulus, coefficient),
-            error=lambda net: (counts_error(net, task, tokens)[0], 0.0),
+            error=lambda net: (counts_errors([net], [task], tokens)[0][0], 0.0),
             outputs=lambda net: net(sequences).double(),
             layer=lambda net: net.attention.layer,
             extra={
