@@ -30,6 +30,8 @@ UNIT = 2.0**-53
 """The unit roundoff of float64."""
 BATCH_BYTES = 2**27
 """Memory that one batch of basis inputs may take in the float64 tier."""
+MANY, PROBES = 256, 16
+"""Beyond so many tokens a bank is run on so many random inputs, not on every basis input."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class CheckResult:
     counted.
     tier: how equality is meant. error: measured; infinite where the layer could not be evaluated. bound: what the error
     had to meet. setting: the case, as data. compared: how.
+    claimed_heads: what the claim says, None if it says nothing of heads.
     """
 
     id: str
@@ -53,11 +56,13 @@ class CheckResult:
     bound: float
     setting: dict[str, Any] = field(default_factory=dict)
     compared: str = ""
+    claimed_heads: int | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether the error is a number and meets the bound."""
-        return not math.isnan(self.error) and self.error <= self.bound
+        """Whether the error is a number that meets the bound, and the layer has as many heads as the claim says."""
+        heads = self.claimed_heads in (None, self.heads)
+        return heads and not math.isnan(self.error) and self.error <= self.bound
 
     @property
     def verdict(self) -> str:
@@ -65,9 +70,22 @@ class CheckResult:
         return "holds" if self.holds else "fails"
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as strict JSON: an error that is no finite number becomes null."""
-        fields = asdict(self) | {"verdict": self.verdict}
-        return fields | {"error": self.error if math.isfinite(self.error) else None}
+        """The fields as strict JSON: a number that is not finite becomes null."""
+        return _strict(asdict(self) | {"verdict": self.verdict})
+
+
+def _strict(value: Any) -> Any:
+    """The value with null for every float that is no finite number."""
+    if isinstance(value, dict):
+        return {key: _strict(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def least_root(n: int) -> int:
+    """The least H with H^2 >= n: what the claims say, by its definition."""
+    return next(h for h in range(1, n + 1) if h * h >= n)
 
 
 def gamma(operations: int) -> float:
@@ -85,6 +103,8 @@ def largest_ratio(gap: Tensor, scale: Tensor) -> float:
         raise ValueError(f"cannot compare shapes {tuple(gap.shape)} and {tuple(scale.shape)}")
     if bool(gap.isnan().any()) or bool(scale.isnan().any()):
         return math.nan
+    if bool((scale < 0).any()):
+        raise ValueError("errors are relative to sizes, which are not negative")
     ratio = gap.abs() / scale
     return float(torch.where(gap == 0, 0.0, ratio).max())
 
@@ -114,6 +134,8 @@ def exact_error(construction: Construction, blocks: Sequence[DomainMatrix], doma
     """
     if len(blocks) != len(construction.readout) or not blocks:
         raise ValueError(f"{len(blocks)} blocks against {len(construction.readout)} in the readout")
+    if any(block.width != construction.width for block in construction.readout):
+        raise ValueError(f"every block of the readout must have the content's width {construction.width}")
     target = [
         [t if a == b else None for a in range(construction.width)]
         for block, t in zip(construction.readout, blocks, strict=True)
@@ -155,7 +177,8 @@ def float64_error(construction: Construction, targets: np.ndarray, majorants: np
         seed: of the normal X.
     """
     t, m = (_bank(torch.from_numpy(array)) for array in (targets, majorants))
-    return float64_operator_error(construction, targets.shape[-1], t, m, seed)
+    tokens = targets.shape[-1]
+    return float64_operator_error(construction, tokens, t, m, seed, None if tokens <= MANY else PROBES)
 
 
 def float64_operator_error(
@@ -192,7 +215,7 @@ def float64_operator_error(
         inputs = torch.from_numpy(generator.standard_normal((probes, tokens, width)))
     layer = construction.layer
     widest = max(layer.out_dim, layer.num_heads * layer.value_head_dim)
-    rows = max(1, BATCH_BYTES // (8 * tokens * widest * (construction.pseudo_heads + 1)))
+    rows = max(1, BATCH_BYTES // (8 * tokens * max(layer.embed_dim, widest * (construction.pseudo_heads + 1))))
     worst = 0.0
     with torch.no_grad():
         for x in inputs.split(rows):

@@ -41,6 +41,11 @@ class Construction:
     width: int
     error_bound: float | None = None
 
+    def __post_init__(self) -> None:
+        for block in self.readout:
+            if block.start < 0 or block.width < 1 or block.start + block.width > self.layer.out_dim:
+                raise ValueError(f"{block} is not in the layer's {self.layer.out_dim} output coordinates")
+
     @property
     def heads(self) -> int:
         """H."""

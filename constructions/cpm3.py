@@ -121,7 +121,9 @@ class CountPairsNetwork:
         Raises:
             ValueError: tokens so large that a sum might not be an exact float64.
         """
-        largest, factor = int(x.abs().max()), max(self.mlp.modulus + 2, self.attention.heads)
+        if x.numel() == 0:
+            raise ValueError(f"no sequences: x has shape {tuple(x.shape)}")
+        largest, factor = max(int(x.max()), -int(x.min())), max(self.mlp.modulus + 2, self.attention.heads)
         if largest * factor >= exact.LARGEST_INTEGER:
             raise ValueError(f"tokens up to {largest} overflow float64 with M = {self.mlp.modulus}: reduce them mod M")
         content = x.double().unsqueeze(-1)

@@ -23,6 +23,9 @@ from iha_theory import exact
 from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import Matrix, Mixing, PositionWeights, to_layer
 
+LARGEST = 2**26
+"""Most query weights of an MHA that is built: half a GiB."""
+
 Powers = Callable[[int], Matrix]
 """i -> A^i, over any domain or as float64."""
 
@@ -92,10 +95,12 @@ def bank(layer: str, power: Powers, terms: int, width: int) -> Construction:
 
     Raises:
         OverflowError: A is exact and a weight is not a float64.
-        ValueError: terms or width below 1.
+        ValueError: terms or width below 1, or more than `LARGEST` query weights.
     """
     if terms < 1 or width < 1:
         raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
+    if layer == "mha" and terms * power(0).shape[0] ** 2 > LARGEST:
+        raise ValueError(f"{terms} heads for {power(0).shape[0]} nodes are more than {LARGEST} query weights")
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
     return Construction(f"bank/{layer}", "App. B.2", to_layer(WEIGHTS[layer](power, terms, width)), readout, width)
 

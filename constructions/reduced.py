@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
@@ -108,7 +107,7 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
         raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(LAYERS)}")
     if width < 1:
         raise ValueError(f"the width must be at least 1, got {width}")
-    floats = nearest if rounded else exact.to_float64
+    floats = exact.nearest_float64 if rounded else exact.to_float64
     power = powers(given.matrix)
 
     def block(s: int) -> Tensor:
@@ -134,13 +133,3 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
         keys = torch.stack([block(b).T for b in range(heads)])
         built = (iha_products if layer == "iha" else tiled.products)(queries, keys, contents[:rows])
     return Construction(*described, to_layer(built), readout, width, bound)
-
-
-def nearest(m: DomainMatrix) -> Float[Tensor, "rows columns"]:
-    """The nearest float64 of each rational entry.
-
-    Raises:
-        OverflowError: an entry beyond float64's range.
-    """
-    floats = [int(x.numerator) / int(x.denominator) for x in m.to_list_flat()]
-    return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)

@@ -200,7 +200,7 @@ def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: 
         raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(PRODUCTS)}")
     if tokens < 1:
         raise ValueError(f"tokens must be at least 1, got {tokens}")
-    floats = _nearest if rounded else exact.to_float64
+    floats = exact.nearest_float64 if rounded else exact.to_float64
     series = DomainMatrix([given.series(tokens)], (1, tokens), given.domain)
     inverse = toeplitz(floats(series)[0], tokens)
     combination, numerators = given.independent()
@@ -240,9 +240,3 @@ def _sum(terms: Any) -> DomainMatrix:
         total = term if total is None else total + term
     assert total is not None
     return total
-
-
-def _nearest(m: DomainMatrix) -> Tensor:
-    """The nearest float64 of each rational entry."""
-    floats = [int(x.numerator) / int(x.denominator) for x in m.to_list_flat()]
-    return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)

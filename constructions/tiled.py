@@ -57,8 +57,8 @@ from iha_theory.position_only import Mixing, PositionWeights, to_layer
 class Tile:
     """rows: (output head o, r_o). columns: (value head m, w_m). See the module docstring."""
 
-    rows: tuple[tuple[int, float], ...]
-    columns: tuple[tuple[int, float], ...]
+    rows: tuple[tuple[int, int | float], ...]
+    columns: tuple[tuple[int, int | float], ...]
 
     @property
     def side(self) -> int:
@@ -66,7 +66,7 @@ class Tile:
         return max(len(self.rows), len(self.columns))
 
 
-def _tile(rows: dict[int, float], columns: dict[int, float]) -> Tile:
+def _tile(rows: dict[int, int | float], columns: dict[int, int | float]) -> Tile:
     return Tile(tuple(rows.items()), tuple(columns.items()))
 
 

@@ -103,6 +103,16 @@ def to_float64(m: DomainMatrix) -> Tensor:
     return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)
 
 
+def nearest_float64(m: DomainMatrix) -> Tensor:
+    """The nearest float64 of every entry of a rational matrix.
+
+    Raises:
+        OverflowError: an entry beyond float64's range.
+    """
+    floats = [int(x.numerator) / int(x.denominator) for x in m.to_list_flat()]
+    return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)
+
+
 def residues(m: DomainMatrix, prime: int) -> DomainMatrix:
     """A rational matrix modulo a prime that divides none of its denominators."""
     field = gf(prime)

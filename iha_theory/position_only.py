@@ -156,10 +156,10 @@ def read(layer: nn.Module, width: int, domain: Domain = QQ, value_width: int | N
     if layer.rotary or layer.window:
         raise NotPositionOnlyError("rotary positions and windows are not part of the weights")
 
-    cache: dict[bytes, DomainMatrix] = {}
+    cache: dict[tuple[Any, bytes], DomainMatrix] = {}
 
     def once(block: Tensor) -> DomainMatrix:  # heads often share a block, such as the identity
-        key = block.contiguous().numpy().tobytes()
+        key = block.shape, block.contiguous().numpy().tobytes()
         if key not in cache:
             cache[key] = exact.matrix(block, domain)
         return cache[key]

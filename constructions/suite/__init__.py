@@ -3,6 +3,7 @@
 - `bank`: the polynomial filter bank on a graph; `every_matrix`: for all matrices at once, at large sizes.
 - `cpm3`: CPM-3 for every N_max.
 - `inclusion`: MHA inside IHA, strictly.
+- `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
 - `mutants`: what can be damaged; each module above says in `subjects()` what is.
 """
@@ -11,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from constructions.checks import CheckResult
-from constructions.suite import bank, convolution, cpm3, every_matrix, inclusion, state_space
+from constructions.suite import bank, better, convolution, cpm3, every_matrix, fewer_heads, inclusion, state_space
 from constructions.suite.mutants import Subject
 from synthetic.graphs import Graph, builtin
 
-GROUPS = ("bank", "cpm3", "inclusion", "strictness", "convolution", "ssm")
-MODULES = (bank, every_matrix, cpm3, inclusion, convolution, state_space)
+GROUPS = ("bank", "cpm3", "inclusion", "strictness", "better", "convolution", "ssm")
+MODULES = (bank, every_matrix, cpm3, inclusion, better, fewer_heads, convolution, state_space)
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
 TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
 N_MAX = range(1, 27)
@@ -64,6 +65,14 @@ def steps(
         out.append(Step("inclusion", lambda: inclusion.inclusion_checks(exact_only)))
     if "strictness" in groups and not exact_only:
         out.append(Step("strictness", inclusion.strictness_checks))
+    if "better" in groups:
+        out += [Step(f"tiles, two layers, k = {k}", lambda k=k: better.checks(k, exact_only)) for k in better.TERMS]
+        out += [
+            Step(f"reduced, {case[0]}", lambda case=case: fewer_heads.checks(*case, exact_only))
+            for case in fewer_heads.CASES
+        ]
+        if not exact_only:
+            out.append(Step("heads at a tolerance", fewer_heads.tolerance_checks))
     if "convolution" in groups:
         out += [
             Step(f"convolution, K = {size}", lambda size=size: convolution.checks(size, exact_only))

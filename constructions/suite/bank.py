@@ -8,7 +8,7 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks import CheckResult, exact_error, float64_error, gamma, layer_operations
+from constructions.checks import CheckResult, exact_error, float64_error, gamma, layer_operations, least_root
 from constructions.construction import Construction
 from constructions.polynomial import WEIGHTS, Powers, bank, powers
 from constructions.suite.mutants import Subject, shift_block, swap_blocks
@@ -122,6 +122,7 @@ def _result(
         bound=bound,
         setting={"graph": graph.name, "nodes": len(graph.nodes), "terms": terms, "width": WIDTH},
         compared=compared,
+        claimed_heads=terms if layer == "mha" else least_root(terms),
     )
 
 

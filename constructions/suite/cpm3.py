@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sympy import QQ
 
-from constructions.checks import CheckResult, exact_error
+from constructions.checks import CheckResult, exact_error, least_root
 from constructions.construction import Construction, count
 from constructions.cpm3 import WEIGHTS, CountPairsNetwork, network, shift, workspace
 from constructions.suite.mutants import Subject, shift_block, swap_blocks
@@ -47,6 +47,7 @@ def workspace_exact(layer: str, construction: Construction) -> CheckResult:
         bound=0.0,
         setting={"n_max": tokens},
         compared="operators over the rationals",
+        claimed_heads=tokens if layer == "mha" else least_root(tokens),
     )
 
 
@@ -92,14 +93,18 @@ def counts_exact(
             bound=0.0,
             setting={"n_max": tokens, "modulus": modulus, "coefficient": coefficient, "sequences": seen},
             compared=f"counts of {'all' if seen == modulus**tokens else 'random'} sequences, as integers",
+            claimed_heads=tokens if layer == "mha" else least_root(tokens),
         )
 
 
 def _sequences(modulus: int, tokens: int, seed: int) -> np.ndarray:
     if modulus**tokens <= EXHAUSTIVE:
         return np.concatenate(list(all_sequences(modulus, tokens)))
-    x = np.random.default_rng(seed).integers(0, 4 * modulus, (SAMPLES, tokens))
-    x[0], x[1], x[2] = 0, modulus - 1, np.arange(tokens)
+    high = min(4 * modulus, (exact.LARGEST_INTEGER - 1) // (modulus + tokens + 2))  # what the network takes
+    if high < 1:
+        raise ValueError(f"the modulus M must be below 2^53 for a network in float64, got {modulus}")
+    x = np.random.default_rng(seed).integers(0, high, (SAMPLES, tokens))
+    x[0], x[1], x[2] = 0, min(modulus, high) - 1, np.arange(tokens) % high
     return x
 
 

@@ -10,7 +10,7 @@ from sympy import QQ, ring
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.checks import CheckResult
+from constructions.checks import CheckResult, least_root
 from constructions.polynomial import WEIGHTS, bank, powers, transpose
 from constructions.suite.bank import CLAIMS, LARGEST_PRIME, WIDTH, evaluated
 from constructions.suite.mutants import Subject
@@ -28,8 +28,11 @@ def symbolic_matrix(size: int) -> DomainMatrix:
 
 def symbolic_error(weights: PositionWeights, blocks: list[DomainMatrix]) -> float:
     """Number of entries in which the operator of symbolic weights differs from [T_0 X, T_1 X, ...]."""
+    operator = list(columns(weights))
+    if not blocks or len(operator) < WIDTH * len(blocks):
+        raise ValueError(f"{len(blocks)} blocks against {len(operator)} output coordinates")
     error = 0.0
-    for c, column in enumerate(columns(weights)):
+    for c, column in enumerate(operator):
         t, b = divmod(c, WIDTH)
         if t < len(blocks):
             error += exact.difference(column, [blocks[t] if i == b else None for i in range(WIDTH)])
@@ -55,6 +58,7 @@ def bank_symbolic(layer: str, size: int, terms: int) -> CheckResult:
         bound=0.0,
         setting={"graph": f"symbolic {size}x{size}", "nodes": size, "terms": terms, "width": WIDTH},
         compared="operators as polynomials in the entries of A",
+        claimed_heads=terms if layer == "mha" else least_root(terms),
     )
 
 
@@ -86,6 +90,7 @@ def bank_random(layer: str, size: int, terms: int, seed: int = 0) -> CheckResult
             "failure_probability": (terms - 1) / prime,
         },
         compared="operators modulo a prime at a random matrix",
+        claimed_heads=terms if layer == "mha" else least_root(terms),
     )
 
 

@@ -133,6 +133,9 @@ def _layer_damages(subject: Subject) -> dict[str, Callable[[Any], Any]]:
     def dropped_head(layer: AttentionLayer) -> None:
         layer.v_proj.weight[: layer.value_head_dim] = 0
 
+    def dropped_last(layer: AttentionLayer) -> None:
+        layer.v_proj.weight[-layer.value_head_dim :] = 0
+
     def content_in_queries(layer: AttentionLayer) -> None:
         layer.q_proj.weight[:, 0] += 0.5
 
@@ -143,6 +146,7 @@ def _layer_damages(subject: Subject) -> dict[str, Callable[[Any], Any]]:
         "collapse (MHA: values) scaled by 0.99": on_layer(scaled),
         "noise of 1e-3": on_layer(noise),
         "first head's values dropped": on_layer(dropped_head),
+        "last head's values dropped": on_layer(dropped_last),
         "content in the queries": on_layer(content_in_queries),
     }
 

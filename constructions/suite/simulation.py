@@ -183,5 +183,5 @@ def fir_measure(construction: Construction, taps: Tensor, tokens: int) -> tuple[
 
 
 def floats(m: DomainMatrix) -> np.ndarray:
-    """The nearest float64 of each rational entry."""
-    return np.array([int(x.numerator) / int(x.denominator) for x in m.to_list_flat()]).reshape(m.shape)
+    """`exact.nearest_float64` as an array."""
+    return exact.nearest_float64(m).numpy()

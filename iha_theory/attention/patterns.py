@@ -143,6 +143,8 @@ def _linear(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -
 
 
 def _hard(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -> Tensor:
+    if scores.numel() == 0:  # no queries or no keys: nothing to take the largest of
+        return scores @ v
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -math.inf)
     ties = scores == scores.amax(-1, keepdim=True)
@@ -152,4 +154,5 @@ def _hard(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -> 
     if allowed is not None:  # a row with no allowed key sums to 0: divide it by 1, since 0/0 has NaN gradients
         count = count.masked_fill(~allowed.any(-1, keepdim=True), 1)
     # Divide the sum, not the weights: (H x) / H is exact where (1/H) (H x) need not be.
-    return (F.dropout(ties.to(v.dtype), dropout) @ v) / count
+    work = torch.promote_types(v.dtype, torch.float32)  # a sum of many values overflows half precision
+    return ((F.dropout(ties.to(work), dropout) @ v.to(work)) / count).to(v.dtype)
