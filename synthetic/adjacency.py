@@ -155,7 +155,9 @@ def normalise(graph: Graph, kind: Normalisation) -> Graph:
         if ((degrees == 0) & A.any(1, keepdims=True)).any():
             raise ValueError("row normalisation: the weights of a row sum to 0")
         degrees[degrees == 0] = 1
-        divisors = degrees if kind == "row" else np.sqrt(degrees * degrees.T)
+        scale = 2.0 ** np.floor(np.log2(np.abs(degrees).max()))  # products of large or of small degrees stay in range
+        scaled = degrees / scale
+        divisors = degrees if kind == "row" else scale * np.sqrt(scaled * scaled.T)
     if not np.isfinite(divisors).all():
         raise ValueError("the sums of the weights are too large for float64")
     A = A / divisors

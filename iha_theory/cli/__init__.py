@@ -51,7 +51,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (ValueError, OSError, OverflowError) as error:
+    except BrokenPipeError:  # the reader, such as head, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the flush at exit goes
+        return 141
+    except (ValueError, OSError, OverflowError, MemoryError) as error:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"iha-theory {arguments.command}: error: {message}", file=sys.stderr)
         return 2

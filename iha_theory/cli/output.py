@@ -1,6 +1,7 @@
 """What commands write: strict JSON, tables, progress."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,10 +17,19 @@ Item = TypeVar("Item")
 JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """The reader, such as head, has gone: that is no failed check."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141)
+
+
 def console(json_target: str | None = None) -> Console:
     """Where tables go: standard output, or standard error when that is taken by JSON. Never wraps when piped."""
     stream = sys.stderr if json_target == "-" else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else 160, highlight=False)
+    if stream is None:  # closed by the caller
+        return Console(quiet=True)
+    return _Console(file=stream, width=None if stream.isatty() else 160, highlight=False)
 
 
 def prepare_json(target: str | None) -> None:
@@ -28,10 +38,14 @@ def prepare_json(target: str | None) -> None:
     Raises:
         OSError: the file cannot be opened for writing.
     """
-    if target not in (None, "-"):
-        path = Path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.open("a").close()
+    if target in (None, "-"):
+        return
+    path = Path(target).absolute()
+    if path.is_dir():
+        raise IsADirectoryError(f"--json needs a file, {target} is a folder")
+    existing = path if path.exists() else next(folder for folder in path.parents if folder.exists())
+    if not os.access(existing, os.W_OK):
+        raise PermissionError(f"--json cannot write {target}")
 
 
 def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> None:
@@ -43,6 +57,7 @@ def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> N
     if target == "-":
         sys.stdout.write(text)
     else:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(target).write_text(text, encoding="utf-8")
 
 

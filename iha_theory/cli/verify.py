@@ -39,7 +39,9 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to check; default everything")
-    parser.add_argument("--graph", metavar="GRAPH", help="check the bank on this built-in graph or file")
+    parser.add_argument(
+        "--graph", action="append", default=[], metavar="GRAPH", help="check the bank on this built-in graph or file"
+    )
     parser.add_argument("--directed", action="store_true", help="each line of an edge list is one arc u -> v")
     parser.add_argument("--normalise", choices=("none", "row", "symmetric"), default="none", help="default: none")
     parser.add_argument("--terms", nargs="+", type=int, metavar="K", help="bank: number of blocks k, several allowed")
@@ -54,10 +56,10 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the checks, or the mutants."""
-    output.prepare_json(arguments.json)
     if arguments.mutants:
         return _mutants(arguments)
     steps = _plan(arguments)
+    output.prepare_json(arguments.json)
     results: list[Any] = []
     started, complete = time.monotonic(), False
     try:
@@ -82,8 +84,7 @@ def _plan(arguments: argparse.Namespace) -> list[Any]:
 
     groups = [name for name in arguments.names if name in suite.GROUPS]
     specs = [name for name in arguments.names if name not in suite.GROUPS]
-    if arguments.graph is not None:
-        specs.append(arguments.graph)
+    specs = list(dict.fromkeys(specs + arguments.graph))
     graphs = [normalise(load(spec, directed=arguments.directed), arguments.normalise) for spec in specs]
     if not groups and not graphs:
         groups = list(suite.GROUPS)
@@ -95,7 +96,7 @@ def _plan(arguments: argparse.Namespace) -> list[Any]:
         if values is not None:
             if min(values) < least:
                 raise ValueError(f"--{name.replace('_', '-')} takes integers of at least {least}, got {min(values)}")
-            options[name] = values
+            options[name] = list(dict.fromkeys(values))
     if (arguments.modulus is None) != (arguments.coefficient is None):
         raise ValueError("--modulus and --coefficient go together")
     if arguments.modulus is not None:
@@ -146,15 +147,18 @@ def _mutants(arguments: argparse.Namespace) -> int:
 
     if arguments.names or arguments.graph or arguments.terms:
         raise ValueError("--mutants runs on fixed small cases: leave out names, --graph and --terms")
+    output.prepare_json(arguments.json)
     subjects = suite.subjects()
     results: list[Any] = []
-    started = time.monotonic()
+    started, complete = time.monotonic(), False
     try:
         for subject in output.progress([(subject.check, subject) for subject in subjects], "mutants"):
             results.extend(mutants.damage(subject))
+        complete = True
     finally:
         kinds = {"mutants": [r for r in results if r.changes], "unchanged": [r for r in results if not r.changes]}
-        output.write_json(arguments.json, "verify", {name: [r.to_json() for r in rs] for name, rs in kinds.items()})
+        lists = {name: [r.to_json() for r in rs] for name, rs in kinds.items()}
+        output.write_json(arguments.json, "verify", {"complete": complete, **lists})
     out = output.console(arguments.json)
     lines = []
     for check in dict.fromkeys(r.check for r in results):

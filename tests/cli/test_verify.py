@@ -47,9 +47,9 @@ def test_json_to_standard_output_is_all_there_is(capsys):
 
 
 def test_the_default_covers_every_size():
-    ids = [step.label for step in suite.steps()]
-    assert len([i for i in ids if "k = " in i and "N = " not in i]) == 7 * 8
-    assert len([i for i in ids if "CPM-3" in i]) == 26
+    assert len([step for step in suite.steps(("bank",)) if ", k = " in step.label and "N" not in step.label]) == 7 * 8
+    assert len(suite.steps(("cpm3",))) == 26
+    assert len(suite.steps()) == sum(len(suite.steps((group,))) for group in suite.GROUPS)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The filter bank's constructions, against values worked out by hand and the task's own oracle."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,11 @@ from sympy import QQ
 
 from constructions.checks import exact_error
 from constructions.polynomial import WEIGHTS, bank, powers
-from constructions.suite.bank import bank_exact, bank_float64, largest_difference
+from constructions.suite.bank import bank_exact, bank_float64, graph_checks, largest_difference
 from constructions.suite.every_matrix import bank_random, bank_symbolic
 from iha_theory import exact
 from iha_theory.costs import bank_parameters
-from synthetic.graphs import Graph, builtin
+from synthetic.graphs import Graph, builtin, load
 from synthetic.polynomial import PolynomialBank, power_blocks
 
 LAYERS = list(WEIGHTS)
@@ -116,9 +118,37 @@ def test_fractional_and_normalised_weights_hold_exactly(layer):
         assert bank_float64(layer, graph, terms).holds
 
 
-def test_powers_beyond_float64_are_refused_in_the_float64_tier():
-    with pytest.raises(ValueError, match="float64"):
-        bank_float64("iha", Graph.from_matrix(np.full((2, 2), 10**200, dtype=object)), 5)
+@pytest.mark.parametrize("weight", [10**400, 10**100, 2**53 + 1, 1e-100])
+def test_what_float64_cannot_run_is_checked_exactly_only(weight):
+    graph = Graph.from_matrix(np.array([[0, weight], [weight, 0]], dtype=object if weight > 1 else None))
+    with pytest.raises(ValueError, match="exactly only"):
+        bank_float64("iha", graph, 5)
+    results = list(graph_checks(graph, 5, exact_only=False))
+    assert [r.tier for r in results] == ["exact", "exact"]
+    assert all(r.holds and "float64" in r.compared for r in results)
+
+
+@pytest.mark.parametrize("text", ["3 2\n2 0\n1\n", "0 0\n1 2\n3\n"])
+def test_blocks_of_equal_bytes_and_different_shapes(text, tmp_path):
+    (tmp_path / "g.txt").write_text(text)
+    graph = load(str(tmp_path / "g.txt"), directed=True)
+    for terms in (10, 16):
+        assert all(r.holds for r in graph_checks(graph, terms, exact_only=False))
+
+
+def test_many_nodes_are_run_on_random_inputs():
+    assert all(r.holds for r in graph_checks(builtin("cycle:300"), 2, exact_only=False))
+
+
+def test_more_heads_than_claimed_fail():
+    result = bank_exact("iha", builtin("petersen"), 4)
+    assert result.holds
+    assert not replace(result, heads=3).holds
+
+
+def test_too_many_terms_are_refused():
+    with pytest.raises(ValueError, match="query weights"):
+        built("mha", np.eye(3), 10**20)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

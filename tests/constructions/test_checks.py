@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,8 @@ def test_ratios():
     assert largest_ratio(one, zero) == math.inf
     assert math.isnan(largest_ratio(nan, one))
     assert math.isnan(largest_ratio(one, nan))
+    with pytest.raises(ValueError, match="negative"):
+        largest_ratio(one, -one)
     with pytest.raises(ValueError, match="compare"):
         largest_ratio(one, torch.ones(1, 2))
     with pytest.raises(ValueError, match="compare"):
@@ -63,6 +66,31 @@ def test_the_number_of_blocks_must_fit():
     for blocks in (BLOCKS[:3], []):
         with pytest.raises(ValueError, match="block"):
             exact_error(construction, blocks)
+
+
+@pytest.mark.parametrize("change", [{"width": 1}, {"start": 1, "width": 2}])
+def test_readouts_of_another_width_are_refused(change):
+    construction = bank("iha", powers(A), 4, 2)
+    blocks = tuple(replace(block, **change) if block.start == 0 else block for block in construction.readout)
+    if change["width"] == 1:
+        with pytest.raises(ValueError, match="width"):
+            exact_error(replace(construction, readout=blocks), BLOCKS)
+    else:
+        assert exact_error(replace(construction, readout=blocks), BLOCKS) > 0
+
+
+@pytest.mark.parametrize("change", [{"start": -2}, {"width": 0}, {"start": 7}])
+def test_readouts_outside_the_layer_are_refused(change):
+    construction = bank("iha", powers(A), 4, 2)
+    with pytest.raises(ValueError, match="output coordinates"):
+        replace(construction, readout=(replace(construction.readout[0], **change),))
+
+
+def test_the_last_coordinate_counts():
+    construction = bank("mha", powers(A), 4, 1)
+    with torch.no_grad():
+        construction.layer.v_proj.weight[-1] = 0
+    assert exact_error(construction, BLOCKS) > 0
 
 
 @pytest.mark.parametrize("name", ["q_proj", "k_proj"])

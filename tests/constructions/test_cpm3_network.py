@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from constructions.construction import count
 from constructions.cpm3 import WEIGHTS, network, workspace
-from constructions.suite.cpm3 import counts_exact, workspace_exact
+from constructions.suite.cpm3 import counts_errors, counts_exact, workspace_exact
 from iha_theory.costs import ceil_sqrt, pair_count_parameters, workspace_parameters
 from synthetic.cpm3 import CountPairs
 
@@ -42,7 +42,7 @@ def test_the_workspace_starts_with_the_own_token_and_goes_forward(layer):  # led
 @given(st.sampled_from(LAYERS), st.integers(1, 12), st.integers(1, 9), st.integers(-(10**20), 10**20), st.data())
 @settings(max_examples=60, deadline=None)
 def test_counts_are_the_task(layer, tokens, modulus, coefficient, data):
-    x = np.array([data.draw(st.lists(st.integers(0, 10**6), min_size=tokens, max_size=tokens))])
+    x = np.array([data.draw(st.lists(st.integers(-(10**6), 10**6), min_size=tokens, max_size=tokens))])
     net = network(workspace(layer, tokens), modulus, coefficient)
     assert np.array_equal(net(torch.from_numpy(x)).numpy(), CountPairs(modulus, coefficient).target(x))
 
@@ -89,5 +89,17 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="modulus"):
         network(workspace("iha", 2), 0, 1)
     net = network(workspace("iha", 2), 7, 1)
-    with pytest.raises(ValueError, match="overflow"):
-        net(torch.tensor([[2**52, 1]]))
+    for big in (2**52, -(2**52), -(2**63)):
+        with pytest.raises(ValueError, match="overflow"):
+            net(torch.tensor([[big, 1]]))
+    with pytest.raises(ValueError, match="no sequences"):
+        net(torch.zeros(0, 2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_attention_that_follows_content_is_seen(layer):
+    construction = workspace(layer, 4)
+    with torch.no_grad():
+        construction.layer.q_proj.weight[0, 0] = 5.0  # token 0's key now wins where the token is large
+    errors, _ = counts_errors([network(construction, 3, 8)], [CountPairs(3, 8)], 4)
+    assert errors[0] > 0

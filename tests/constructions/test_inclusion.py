@@ -36,6 +36,16 @@ def test_virtual_causality_needs_the_last_row():  # ledger E4: H = 1, P = 2, zer
     assert mha(x, x, x, is_causal=True).flatten().tolist() == [1, 2]
 
 
+@pytest.mark.parametrize(("name", "value"), [("scale", 2.0), ("pattern", "hard"), ("window", 1), ("rotary", "virtual")])
+def test_layers_that_run_differently_are_not_equal(name, value):
+    mha = suite.real_mha(2, torch.Generator().manual_seed(0))
+    iha = inclusion(mha, 2)
+    assert suite.copies_error(mha, iha) == 0
+    setattr(iha, name, value)
+    with pytest.raises(ValueError, match=name):
+        suite.copies_error(mha, iha)
+
+
 def test_the_printed_witness_is_linear():  # ledger E8
     wq, wk, wv = suite.witness_weights(0)
     layer = witness(wq, wk, wv, 2)

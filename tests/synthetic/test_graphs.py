@@ -252,6 +252,9 @@ def test_normalise():
     symmetric = normalise(star, "symmetric")
     assert not symmetric.directed
     assert symmetric.adjacency.tolist() == [[0, 0.5, 0.5, 0.5, 0.5]] + [[0.5, 0, 0, 0, 0]] * 4
+    for weight in (1e-200, 1e200):
+        pair = Graph.from_edges([(0, 1, weight)])
+        assert (normalise(pair, "symmetric").adjacency == [[0, 1], [1, 0]]).all()
     assert (normalise(builtin("petersen"), "symmetric").adjacency == builtin("petersen").adjacency / 3).all()
     lonely = Graph.from_edges([(0, 1)], nodes=range(3))
     for kind in ("row", "symmetric"):
