@@ -155,11 +155,12 @@ def normalise(graph: Graph, kind: Normalisation) -> Graph:
         if ((degrees == 0) & A.any(1, keepdims=True)).any():
             raise ValueError("row normalisation: the weights of a row sum to 0")
         degrees[degrees == 0] = 1
-        scale = 2.0 ** np.floor(np.log2(np.abs(degrees).max()))  # products of large or of small degrees stay in range
-        scaled = degrees / scale
-        divisors = degrees if kind == "row" else scale * np.sqrt(scaled * scaled.T)
-    if not np.isfinite(divisors).all():
+    if not np.isfinite(degrees).all():
         raise ValueError("the sums of the weights are too large for float64")
+    divisors = degrees
+    if kind == "symmetric":
+        scale = 2.0 ** np.floor(np.log2(degrees.max()))  # products of large or of small degrees stay in range
+        divisors = scale * np.sqrt((degrees / scale) * (degrees / scale).T)
     A = A / divisors
     return Graph(f"{graph.name} ({kind})", graph.nodes, A, graph.directed or not _symmetric(A))
 
