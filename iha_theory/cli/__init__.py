@@ -2,6 +2,7 @@
 
 - `main` (here): the parser; errors of one line; exit codes 0 (all holds), 1 (something does not), 2 (bad usage).
 - `verify`: the construction checks and their mutants.
+- `heads`: lower bounds and achieved heads for a graph, and files of weights.
 - `capacity`: measured operator ranks against their bounds.
 - `figures`: pictures of results.
 - `output`: strict JSON, tables, progress.
@@ -17,9 +18,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from iha_theory import __version__
-from iha_theory.cli import capacity, figures, verify
+from iha_theory.cli import capacity, figures, heads, verify
 
-COMMANDS = (verify, capacity, figures)
+COMMANDS = (verify, heads, capacity, figures)
 
 # Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
