@@ -48,9 +48,10 @@ def least_heads(kind: Kind, rank: int, pseudo_heads: int | None = None, collapse
     Proof. The layer's operator is the bank up to an output projection, which never raises the rank; the rank is at most
     `capacity_bound`, which grows with H.
 
-    The first, and the last two with P free, are tight for the powers of every A: with r = dim span{I, ..., A^{k-1}}
-    the first r powers span the others, so r MHA heads, or ceil(sqrt r) IHA heads with P = H, make the first r blocks
-    (App. B.2), and an output projection the rest.
+    Tight for MHA, for IHA with P free, and for two layers: for the powers of every A, whose first r powers span the
+    others, so that r MHA heads, or ceil(sqrt r) in IHA or in each of two layers, make the first r blocks (App. B.2) and
+    an output projection the rest (`constructions.reduced`). For any bank, MHA needs no more than r heads; nor does IHA
+    need more than ceil(sqrt r) if its queries and keys may have width H N (`error_floor`).
 
     Args:
         kind: the layer.
@@ -166,8 +167,12 @@ def error_floor(values: Float[Tensor, " k"] | Sequence[float], rank: int) -> flo
     Proof. E |(M - L)(X) + c|^2 = |Rl(M) - Rl(L)|_F^2 + |c|^2, since X has the identity as its covariance and the
     realignment only moves entries. Its minimum over rank Rl(M) <= R is sum_{i>R} s_i^2 (Eckart, Young, Mirsky), at the
     truncated SVD sum_{i<=R} s_i u_i w_i^T, which is X -> sum_i (s_i U_i) X W_i: head i has queries s_i U_i, keys I,
-    values X, and W_i in the output projection. R is H for MHA and min(H^2, H P^2) for IHA; whether IHA attains its
-    floor is another matter (`unstructured_heads`).
+    values X, and W_i in the output projection.
+
+    R is H for MHA and min(H^2, H P^2) for IHA. IHA with P = H and d_k = H N attains the floor of R = H^2 for every
+    target: for any maps S_ab in R^{N x N}, a, b < H, let base query a be I in block a of H blocks of N columns and 0
+    elsewhere, and base key b be [S_0b^T, ..., S_{H-1,b}^T]. Then Q_a K_b^T = S_ab, and the mixing of App. B.2 makes all
+    H^2 blocks S_ab X for the output projection. With d_k = N most banks are out of reach (`unstructured_heads`).
 
     Args:
         values: s_1 >= s_2 >= ..., at least one of them not 0.

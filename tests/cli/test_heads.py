@@ -249,7 +249,9 @@ for name, layer in json.loads(metadata["layers"]).items():
 """
     done = subprocess.run([sys.executable, "-c", code, files["0"]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split()) == sorted("mha 3 1 iha 2 2 iha-tiled 2 2 mha-two-layer 2 1".split())
+    assert sorted(done.stdout.split()) == sorted(
+        ["mha", "3", "1", "iha", "2", "2", "iha-tiled", "2", "2", "mha-two-layer", "2", "1"]
+    )
 
 
 @pytest.mark.parametrize("tolerance", ["0", "0.3"])
