@@ -42,10 +42,10 @@ def prepare_json(target: str | None) -> None:
         return
     path = Path(target).absolute()
     if path.is_dir():
-        raise IsADirectoryError(f"--json needs a file, {target} is a folder")
+        raise IsADirectoryError(f"a file is needed, {target} is a folder")
     existing = path if path.exists() else next(folder for folder in path.parents if folder.exists())
-    if not os.access(existing, os.W_OK):
-        raise PermissionError(f"--json cannot write {target}")
+    if not os.access(existing, os.W_OK) or (existing != path and not existing.is_dir()):
+        raise PermissionError(f"cannot write {target}")
 
 
 def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> None:
