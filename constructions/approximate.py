@@ -1,4 +1,4 @@
-"""The filter bank within an error, by fewer heads (theory.md T3, T4).
+"""The filter bank within an error, by fewer heads (docs/results.md T3, T4).
 
 Target: X -> [T_0 X, ..., T_{k-1} X], T_t the powers A^t of Frobenius norm 1. Error: |L' - L|_F / |L|_F of the
 operators, the root mean square error relative to the target for content with independent entries of mean 0 and variance
@@ -106,7 +106,7 @@ def product_two_layers(found: Products, bank: Float[Tensor, "k N N"], width: int
     out = _contents(found.coefficients, width).flatten(0, 2)
     layer = to_two_layers(*two_layer_weights(list(found.outer), list(found.inner), width, out))
     name = "approximate-bank/mha-two-layer"
-    return TwoLayerConstruction(name, "theory.md T4", layer, _readout(bank, width), width, found.error)
+    return TwoLayerConstruction(name, "docs/results.md T4", layer, _readout(bank, width), width, found.error)
 
 
 def within(layer: str, a: Float[Tensor, "N N"], terms: int, tolerance: float, width: int = 1) -> Construction:
@@ -189,4 +189,4 @@ def _readout(bank: Tensor, width: int) -> tuple[Block, ...]:
 
 def _construction(layer: str, weights: PositionWeights, bank: Tensor, width: int, error: float) -> Construction:
     name = f"approximate-bank/{layer}"
-    return Construction(name, "theory.md T4", to_layer(weights), _readout(bank, width), width, error)
+    return Construction(name, "docs/results.md T4", to_layer(weights), _readout(bank, width), width, error)

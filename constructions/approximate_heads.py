@@ -1,4 +1,4 @@
-"""Heads for the filter bank of a graph within a relative error (theory.md T4).
+"""Heads for the filter bank of a graph within a relative error (docs/results.md T4).
 
 A task as `constructions.head_counts` has it, and what the tasks of one graph share.
 """

@@ -58,6 +58,16 @@ class CheckResult:
     compared: str = ""
     claimed_heads: int | None = None
 
+    @classmethod
+    def of(cls, construction: Construction, **fields: Any) -> "CheckResult":
+        """The result of a check of a construction: its heads, pseudo-heads and parameters, and the other fields."""
+        return cls(
+            heads=construction.heads,
+            pseudo_heads=construction.pseudo_heads,
+            parameters=construction.parameters,
+            **fields,
+        )
+
     @property
     def holds(self) -> bool:
         """Whether the error is a number that meets the bound, and the layer has as many heads as the claim says."""

@@ -1,4 +1,4 @@
-"""Any K x K convolution as one layer of linear attention: MHA with K^2 heads, IHA with K (theory.md T12).
+"""Any K x K convolution as one layer of linear attention: MHA with K^2 heads, IHA with K (docs/results.md T12).
 
 **Banks of products.** With Q_a, K_b in R^{N x N} and B_ab in R^{d x D} the map X -> sum_{a,b} Q_a K_b^T X B_ab is a
 layer:
@@ -25,7 +25,7 @@ its column are on the grid. So base queries are the K row shifts S_u x I, base k
 **Least.** Where the K^2 shifts are linearly independent (K <= min(R, C) on a torus; K < 2 min(R, C) with zeros, where
 they are matrices other than 0 on distinct diagonals), the operator Schmidt rank is the dimension of the span of the K^2
 tap matrices kernel[:,:,u,v]. If those are independent, which needs d D >= K^2, MHA needs K^2 heads and IHA K
-(theory.md T2). A kernel with fewer independent taps needs fewer: with d = D = 1 it is one operator.
+(docs/results.md T2). A kernel with fewer independent taps needs fewer: with d = D = 1 it is one operator.
 
 MHA with K^2 heads is known: Cordonnier, Loukas, Jaggi, ICLR 2020, arXiv 1911.03584 (there with softmax in the limit).
 """
@@ -119,4 +119,4 @@ def convolution(
     keys = torch.stack([torch.kron(torch.eye(rows, dtype=torch.float64), t).T for t in column_shifts])
     weights = PRODUCTS[layer](queries, keys, kernel.permute(2, 3, 1, 0))
     readout = tuple(Block(f"channel {o}", o, 1) for o in range(outputs))
-    return Construction(f"convolution/{layer}", "theory.md T12", to_layer(weights), readout, width)
+    return Construction(f"convolution/{layer}", "docs/results.md T12", to_layer(weights), readout, width)

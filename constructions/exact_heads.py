@@ -1,8 +1,8 @@
-"""Heads for the filter bank of a graph, exactly (theory.md T2). A task as `constructions.head_counts` has it."""
+"""Heads for the filter bank of a graph, exactly (docs/results.md T2). A task as `constructions.head_counts` has it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from math import lcm
 
 import numpy as np
@@ -22,7 +22,7 @@ from iha_theory.certificates import refusal
 from iha_theory.costs import ceil_sqrt
 from iha_theory.exact_rank import ExactRank, power_rank
 from synthetic.graphs import Graph
-from synthetic.polynomial import power_blocks, power_blocks_float
+from synthetic.polynomial import power_blocks
 
 EXACT_LAYERS = reduced.LAYERS
 """Not "iha-wide": with wide heads nothing is gained where the powers are exact."""
@@ -56,17 +56,20 @@ class ExactTask:
         return exact.matrix(self.graph.adjacency, QQ)
 
     @cached_property
-    def rank(self) -> ExactRank:
-        """dim span{I, A, ..., A^{k-1}}, with its certificate verified.
+    def blocks(self) -> list[DomainMatrix]:
+        """A^t over the rationals, t < k: what the layers are compared with."""
+        return list(power_blocks(self.a, self.terms))
 
-        Raises:
-            ValueError: the certificate proves nothing.
-        """
-        found = power_rank(self.a, self.terms)
-        assert found.certificate is not None
-        if reason := refusal(found.certificate, self.graph.adjacency, self.terms):
-            raise ValueError(f"the certificate of rank {found.rank} is wrong: {reason}")
-        return found
+    @cached_property
+    def rank(self) -> ExactRank:
+        """dim span{I, A, ..., A^{k-1}}, with a certificate."""
+        return power_rank(self.a, self.terms)
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why the certificate proves nothing; None if it proves the rank."""
+        assert self.rank.certificate is not None
+        return refusal(self.rank.certificate, self.graph.adjacency, self.terms)
 
     @cached_property
     def bank(self) -> ReducedBank:
@@ -81,14 +84,14 @@ class ExactTask:
     def count(self, layer: str) -> HeadCount:
         """See `Task`."""
         lower = least_heads(KINDS[layer], self.rank.rank)
-        return HeadCount(layer, 0.0, lower, self.rank.certificate, *self._measured(layer))
+        return HeadCount(layer, 0.0, lower, self.rank.certificate, *self._measured(layer), self.refusal)
 
     def _measured(self, layer: str) -> tuple[Construction, Verdict]:
         nodes = len(self.graph.nodes)
         if nodes <= EXACT_NODES:
             try:
                 construction = self._build(layer, self.bank)
-                error = exact_gap(construction, list(power_blocks(self.a, self.terms)))
+                error = exact_gap(construction, self.blocks)
                 return construction, Verdict("exact", error, 0.0)
             except OverflowError:
                 primes = list(exact.primes_beyond(self._largest_difference()))
@@ -108,7 +111,7 @@ class ExactTask:
         """See `Task`. Exactly, unless the graph is large or float64 cannot hold the weights of such a layer."""
         require_blocks(construction, self.terms)
         if len(self.graph.nodes) <= EXACT_NODES:
-            error = exact_gap(construction, list(power_blocks(self.a, self.terms)))
+            error = exact_gap(construction, self.blocks)
             if error == 0 or self._representable(layer):
                 return Verdict("exact", error, 0.0)
         return self._in_float64(layer, construction)
@@ -127,10 +130,7 @@ class ExactTask:
         sides = [max(tile.side for tile in tiled.tiling(*sizes, projected=p)) for p in (False, True)]
         if bank.rank < self.terms or (layer == "iha-tiled" and sides[1] < sides[0]):
             return reduced.bank(layer, bank, self.width, rounded=rounded)
-        if rounded:
-            power = polynomial.powers(torch.tensor(self.graph.adjacency.astype(np.float64)))
-        else:
-            power = polynomial.powers(bank.matrix)
+        power = self._rounded_power if rounded else polynomial.powers(bank.matrix)
         if layer == "iha-tiled":
             return tiled.bank(power, self.terms, self.width)
         if layer == "mha-two-layer":
@@ -166,24 +166,29 @@ class ExactTask:
         return 2 * g * q**self.terms * max(int(x.numerator) // int(x.denominator) + 1 for x in sizes)
 
     def _in_float64(self, layer: str, construction: Construction) -> Verdict:
-        """Entry by entry against the powers in float64.
+        """Entry by entry against the exact powers, rounded.
 
-        The addends behind an entry have sizes that add up to at most sum_s |c[t,s]| |A|^s + |A|^t, times 3 where tiles
-        overlap (`constructions.tiled.OVERLAPPING`). Each is a product of at most three rounded weights, which come from
-        up to k - 1 products of N addends, as does the target, and of the layer's operations: gamma_n bounds the error.
+        With F_s = |A^s| for MHA and F_{aH+b} = |A^{aH}| |A^b| for the others, the sizes of the addends behind an entry
+        of block t add up to at most sum_s |c[t,s]| F_s, times 3 where tiles overlap (`OVERLAPPING` in
+        `constructions.tiled`). Each is a product of at most three rounded weights and of the roundings of the layer's
+        operations, and the target is rounded once: gamma_n bounds the error.
         """
-        nodes = len(self.graph.nodes)
-        bank, majorants = self._float64
+        nodes, heads = len(self.graph.nodes), ceil_sqrt(self.bank.rank)
+        sizes = [self._rounded_power(i).abs() for i in range(max(self.bank.rank, (heads - 1) * heads + 1))]
+        products = [sizes[s - s % heads] @ sizes[s % heads] for s in range(self.bank.rank)]
+        factors = sizes if layer == "mha" else products
+        c = exact.nearest_float64(self.bank.coefficients).abs() * (3 if layer == "iha-tiled" else 1)
+        majorants = torch.einsum("ts,sij->tij", c, torch.stack(factors[: self.bank.rank]))
         probes = PROBES if nodes > EXACT_NODES else None
-        error = float64_gap(construction, bank, majorants * (3 if layer == "iha-tiled" else 1), probes)
-        return Verdict("float64", error, gamma(2 * self.terms * nodes + operations(construction, nodes) + 4))
+        error = float64_gap(construction, self._rounded_blocks, majorants.numpy(), probes)
+        return Verdict("float64", error, gamma(operations(construction, nodes) + 4))
 
     @cached_property
-    def _float64(self) -> tuple[np.ndarray, np.ndarray]:
-        """A^t, and sum_s |c[t,s]| |A|^s + |A|^t."""
-        a = self.graph.adjacency.astype(np.float64)
-        absolute = np.stack(list(power_blocks_float(np.abs(a), self.terms)))
-        c = np.abs(exact.nearest_float64(self.bank.coefficients).numpy())
-        flat = absolute.reshape(self.terms, -1)
-        majorants = absolute + (c @ flat[: self.bank.rank]).reshape(absolute.shape)
-        return np.stack(list(power_blocks_float(a, self.terms))), majorants
+    def _rounded_blocks(self) -> np.ndarray:
+        return np.stack([exact.nearest_float64(block).numpy() for block in self.blocks])
+
+    @cached_property
+    def _rounded_power(self) -> Callable[[int], torch.Tensor]:
+        """i -> A^i, exact and then rounded; each once."""
+        power = polynomial.powers(self.a)
+        return cache(lambda i: exact.nearest_float64(power(i)))  # type: ignore[arg-type]

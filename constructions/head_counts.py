@@ -1,4 +1,4 @@
-"""How many heads the filter bank of a graph needs, beside layers that have them (theory.md T2, T4, T6, T7).
+"""How many heads the filter bank of a graph needs, beside layers that have them (docs/results.md T2, T4, T6, T7).
 
 A `HeadCount` sets a lower bound beside the heads of weights that were loaded into a layer and measured. A `Task` makes
 them, and measures any other layer, one from a file for instance, by the same rule:
@@ -50,7 +50,8 @@ class HeadCount:
         layer: of `LAYERS`.
         tolerance: relative error allowed; 0 for exact.
         lower: heads needed, by theorem.
-        certificate: of the rank behind `lower`, verified; None above tolerance 0, where it is numerical.
+        certificate: of the rank behind `lower`; None above tolerance 0, where that is numerical.
+        refusal: why the certificate proves nothing, by `iha_theory.certificates`; None if it proves its claim.
         construction: the weights that were measured.
         verdict: what came out. At tolerance 0 the error is the largest of an entry (in float64 relative to the sizes
             of its addends), else that of the operator relative to the target's norm.
@@ -62,6 +63,14 @@ class HeadCount:
     certificate: Certificate | None
     construction: Construction = field(repr=False)
     verdict: Verdict
+    refusal: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """What does not hold: the certificate or the construction; None if both do."""
+        if self.refusal is not None:
+            return f"the certificate proves nothing: {self.refusal}"
+        return None if self.verdict.holds else f"error {self.verdict.error:.3g}, bound {self.verdict.bound:.3g}"
 
     @property
     def achieved(self) -> int | None:
@@ -77,6 +86,7 @@ class HeadCount:
             "lower": self.lower,
             "achieved": self.achieved,
             "certificate": None if self.certificate is None else self.certificate.to_json(),
+            "certificate_verified": None if self.certificate is None else self.refusal is None,
             "pseudo_heads": self.construction.pseudo_heads,
             "attention_maps": self.construction.layer.attention_maps,
             "parameters": self.construction.parameters,

@@ -3,7 +3,7 @@
 - `exact_gap`: the operator read from the weights, over the rationals or modulo a prime.
 - `float64_gap`: the operator by running the layer, entry by entry, for a bound on rounding.
 - `relative_error`: the operator by running the layer, |L - T|_F / |T|_F: the root mean square error for content with
-  independent entries of mean 0 and variance 1 (theory.md T3).
+  independent entries of mean 0 and variance 1 (docs/results.md T3).
 """
 
 import math

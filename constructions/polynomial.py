@@ -97,6 +97,8 @@ def bank(layer: str, power: Powers, terms: int, width: int) -> Construction:
         OverflowError: A is exact and a weight is not a float64.
         ValueError: terms or width below 1, or more than `LARGEST` query weights.
     """
+    if layer not in WEIGHTS:
+        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
     if terms < 1 or width < 1:
         raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
     if layer == "mha" and terms * power(0).shape[0] ** 2 > LARGEST:

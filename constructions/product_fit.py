@@ -1,4 +1,4 @@
-"""Polynomials of A whose products are near a bank of powers: heads of d_k = N at a tolerance (theory.md T4).
+"""Polynomials of A whose products are near a bank of powers: heads of d_k = N at a tolerance (docs/results.md T4).
 
     T_t ~ sum_{a,b} c[a,b,t] p_a(A) q_b(A),      a, b < H.
 
@@ -88,7 +88,8 @@ def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, toler
 
 
 def fit_within(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], tolerance: float) -> Products:
-    """`fit` with the fewest heads that meet the tolerance, from ceil(sqrt R) on, which is the least (theory.md T4).
+    """`fit` with the fewest heads that meet the tolerance, from ceil(sqrt R) on, which is the least (docs/results.md
+    T4).
 
     Raises:
         ValueError: a tolerance that float64 does not meet, with H^2 >= k heads either.

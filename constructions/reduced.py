@@ -1,4 +1,4 @@
-"""The filter bank by as few heads as there are independent powers (theory.md T2, last part).
+"""The filter bank by as few heads as there are independent powers (docs/results.md T2, last part).
 
 Let r = dim span{I, A, ..., A^{k-1}} = min(k, degree of the minimal polynomial of A). If A^r is a combination of the
 lower powers then so is A^{r+1} = A A^r, and so on; so the first r powers are a basis, A^t = sum_{s<r} c[t,s] A^s, with
@@ -14,8 +14,8 @@ A layer makes A^s X for s < r, and the output projection combines them, B_s = [c
 - "iha-tiled": the same heads with at most ceil(sqrt H) pseudo-heads (`constructions.tiled.products`).
 - "mha-two-layer": ceil(sqrt r) heads in each of two layers (`constructions.two_layer`).
 
-**Least.** The operator Schmidt rank of the bank is r, and the capacities are H, H^2, H^2 and H^2 (theory.md T1): so
-each of these head counts is the least, for every A. (If r = k the output projection is the identity.)
+**Least.** The operator Schmidt rank of the bank is r, and the capacities are H, H^2, H^2 and H^2 (docs/results.md T1):
+so each of these head counts is the least, for every A. (If r = k the output projection is the identity.)
 
 **Numbers.** r and c[r] are exact, by `iha_theory.exact_rank.power_rank`. c is an integer matrix if A is; otherwise it
 need not fit into float64, and is checked modulo primes (`ReducedBank.residues`) or in float64 with rounded weights.
@@ -119,7 +119,7 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
     if layer != "mha":  # B_{aH+b} in row a, column b; 0 from r on
         contents = F.pad(contents, (0, 0, 0, 0, 0, heads**2 - given.rank)).unflatten(0, (heads, heads))
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(given.terms))
-    described = (f"reduced-bank/{layer}", "theory.md T2")
+    described = (f"reduced-bank/{layer}", "docs/results.md T2")
     bound = gamma(3) if rounded else None
     if layer == "mha-two-layer":
         module = to_two_layers(*weights(*factors(block, heads), width, out=contents.flatten(0, 2)))

@@ -1,4 +1,4 @@
-"""Linear state-space models and causal FIR filters as one layer of linear attention (theory.md T13).
+"""Linear state-space models and causal FIR filters as one layer of linear attention (docs/results.md T13).
 
 **Model.** Order n, input width d, output width D, from rest (x_{-1} = 0):
 
@@ -219,7 +219,7 @@ def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: 
     readout = tuple(Block(f"output {o}", o, 1) for o in range(outputs))
     weights = PRODUCTS[layer](queries, keys, contents)
     bound = gamma(3) if rounded else None
-    return Construction(f"state-space/{layer}", "theory.md T13", to_layer(weights), readout, width, bound)
+    return Construction(f"state-space/{layer}", "docs/results.md T13", to_layer(weights), readout, width, bound)
 
 
 def tiled(layer: str, given: RationalFilter) -> bool:

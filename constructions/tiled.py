@@ -1,4 +1,4 @@
-"""The constructions with about sqrt(H) pseudo-heads instead of H: the attention cost near MHA's (theory.md T6).
+"""The constructions with about sqrt(H) pseudo-heads instead of H: the attention cost near MHA's (docs/results.md T6).
 
 **Tiles.** Base queries Q_0 .. Q_{H-1}, base keys K_0 .. K_{H-1}; base value m is X in block m of H. A *tile* is a set
 of rows o and a set of columns m, each with a coefficient, r_o and w_m; one head makes one tile. Its pseudo-queries are
@@ -16,13 +16,13 @@ head o, for each of its rows and columns, so that block (o, m) of the layer is
   attention. A dead pseudo-query ties over everything, and so does a head without a tile; the collapse reads neither.
 
 **Least.** A head with P pseudo-heads has P^2 attention maps, and the H^2 operators of the layer are in the span of all
-H P^2 (theory.md T1), so P >= sqrt(r / H) for an operator of Schmidt rank r. For r = k = H^2 that is P >= sqrt H.
+H P^2 (docs/results.md T1), so P >= sqrt(r / H) for an operator of Schmidt rank r. For r = k = H^2 that is P >= sqrt H.
 
 **Tilings** (`tiling`): at most H tiles of at most P rows and P columns, with c = 1 in the first ceil(k / H) rows.
 
-- The grid cut into ceil(rows / P) x ceil(H / P) rectangles: theory.md T6. For k = H^2 its least P is ceil(sqrt H), and
-  one more if s^2 + s < H < (s + 1)^2 for some s: H = 3, 7, 8, 13, ... (With s = floor(sqrt H), s^2 <= H < (s + 1)^2,
-  it needs ceil(H / P) <= s, that is P = ceil(H / s).)
+- The grid cut into ceil(rows / P) x ceil(H / P) rectangles: docs/results.md T6. For k = H^2 its least P is ceil(sqrt
+  H), and one more if s^2 + s < H < (s + 1)^2 for some s: H = 3, 7, 8, 13, ... (With s = floor(sqrt H), s^2 <= H < (s +
+  1)^2, it needs ceil(H / P) <= s, that is P = ceil(H / s).)
 - Tiles that overlap, for H = 3 and H = 7 (`OVERLAPPING`), with P = ceil(sqrt H): where they overlap the sums of r_o w_m
   are 1 because some are negative. Fewer attention maps than T6: 12 for k = 9 (T6: 27), 63 for k = 49 (T6: 112).
 - No such tiles for H = s^2 - 1 and P = s >= 3 (H = 8, 15, ...): a row needs s tiles to reach all H > s (s - 1) columns,
@@ -201,7 +201,7 @@ def bank(power: Powers, terms: int, width: int) -> Construction:
     if terms < 1 or width < 1:
         raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
-    return Construction("bank/iha-tiled", "theory.md T6", to_layer(weights(power, terms, width)), readout, width)
+    return Construction("bank/iha-tiled", "docs/results.md T6", to_layer(weights(power, terms, width)), readout, width)
 
 
 def workspace(tokens: int, width: int = 1) -> Construction:
@@ -213,4 +213,4 @@ def workspace(tokens: int, width: int = 1) -> Construction:
         raise ValueError(f"tokens and width must be at least 1, got {tokens} and {width}")
     readout = tuple(Block(f"P^{t} X", t * width, width) for t in range(tokens))
     layer = to_layer(workspace_weights(tokens, width))
-    return Construction("workspace/iha-tiled", "theory.md T6", layer, readout, width)
+    return Construction("workspace/iha-tiled", "docs/results.md T6", layer, readout, width)

@@ -1,4 +1,4 @@
-"""The filter bank by two layers of MHA with ceil(sqrt k) heads each (theory.md T7).
+"""The filter bank by two layers of MHA with ceil(sqrt k) heads each (docs/results.md T7).
 
 H = ceil(sqrt k). Layer 1 has heads m = 0 .. H-1 with queries A^m, keys I and values X: it outputs
 Z = [X, A X, ..., A^{H-1} X]. Layer 2 has heads h with queries A^{hH}, keys I and all of Z as values: head h outputs
@@ -8,8 +8,8 @@ Both layers are linear attention on positions, without residual, norm or MLP in 
 positions in them. IHA does the same in one layer with as many heads, and has half the query and key parameters
 (2 N (N + d) H against 4 N (N + d) H); its attention maps are at least k, where the two layers form 2 H.
 
-**Least.** Two layers with H heads have operators sum_{g,h} S2_g S1_h X B_gh, of Schmidt rank at most H^2 (theory.md
-T1), so H >= ceil(sqrt r), r = dim span{I, A, ..., A^{k-1}}.
+**Least.** Two layers with H heads have operators sum_{g,h} S2_g S1_h X B_gh, of Schmidt rank at most H^2
+(docs/results.md T1), so H >= ceil(sqrt r), r = dim span{I, A, ..., A^{k-1}}.
 
 **Exactly.** The operator is the composition of two. With M1[c][a], M2[e][c] in R^{N x N} the maps from coordinate a of
 X to coordinate c of Z, and on to e of the output, it is M[e][a] = sum_c M2[e][c] M1[c][a].
@@ -120,7 +120,7 @@ def bank(power: Powers, terms: int, width: int) -> TwoLayerConstruction:
         raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
     layer = to_two_layers(*weights(*factors(power, ceil_sqrt(terms)), width))
-    return TwoLayerConstruction("bank/mha-two-layer", "theory.md T7", layer, readout, width)
+    return TwoLayerConstruction("bank/mha-two-layer", "docs/results.md T7", layer, readout, width)
 
 
 def columns(layer: TwoLayerAttention, width: int, domain: Domain = QQ) -> Iterator[list[DomainMatrix | None]]:

@@ -29,9 +29,9 @@ def draw(checks: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     for axes, (_, label, counts) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         largest = max(size for _, size in counts)
         sizes = range(1, largest + 1)
-        axes.plot(sizes, sizes, color=COLOURS["mha"], linewidth=1, label="n heads (MHA; least possible)")
+        axes.plot(sizes, sizes, color=COLOURS["mha"], linewidth=1, label="n heads (MHA)")
         roots = [next(h for h in sizes if h * h >= n) for n in sizes]
-        text = "$\\lceil\\sqrt{n}\\rceil$ heads (IHA; least possible)"
+        text = "$\\lceil\\sqrt{n}\\rceil$ heads (IHA)"
         axes.step(sizes, roots, where="post", color=COLOURS["iha"], linewidth=1, label=text)
         for layer, colour in COLOURS.items():
             for holds, marker in ((True, "o"), (False, "x")):

@@ -14,7 +14,7 @@ sqrt d times its singular values. Hence rank and relative errors do not depend o
 - `spectrum`, `error_floor`, `least_rank`: the best error at a capacity, and the least capacity for an error (T3, T4).
 - `unstructured_heads`: why the square root needs structure (T5).
 
-The page docs/bounds.md puts the statements and proofs in one place. Source: theory.md T1 to T5.
+The page docs/bounds.md puts the statements and proofs in one place. Source: docs/results.md T1 to T5.
 """
 
 import math
@@ -234,7 +234,7 @@ def unstructured_heads(terms: int, tokens: int, head_dim: int | None = None, pse
 
     The powers of one matrix are no generic bank: A^{aH+b} = A^{aH} A^b puts them into H^2 = k products. Nor does the
     theorem bind wide heads: with d_k = H N the H^2 blocks of G are arbitrary, and ceil(sqrt k) heads make any bank.
-    theory.md T5 counts 2 H N d_k for Q and K; this count takes off the d_k^2 numbers that cancel in Q K^T, and is
+    docs/results.md T5 counts 2 H N d_k for Q and K; this count takes off the d_k^2 numbers that cancel in Q K^T, and is
     sharper by 1/2.
 
     Args:

@@ -6,7 +6,7 @@
 
 A bound is reached by generic parameters as soon as one instance reaches it: ranks are lower semicontinuous, and where
 the parameters enter analytically (softmax and linear patterns) the parameters of smaller rank are the zeros of a
-minor, which is not 0 everywhere, so a set of measure 0. Source: theory.md T1.
+minor, which is not 0 everywhere, so a set of measure 0. Source: docs/results.md T1.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -9,7 +9,7 @@ homomorphism on these numbers, so it commutes with the determinant: a minor that
 converse is false, so a prime can fail to show a rank, but never show too much.)
 
 This module knows nothing of how a certificate was found (`iha_theory.exact_rank`): it computes the entries with
-Python's integers, row vector times matrix, and the minor by its own elimination. Source: theory.md T2.
+Python's integers, row vector times matrix, and the minor by its own elimination. Source: docs/results.md T2.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ span{I, ..., A^r} = span{I, ..., A^{r-1}}, and so on. The first r powers are ind
 x^r - sum_t c_t x^t is the minimal polynomial of A. If the comparison fails, the prime has hidden a dimension: another
 one is taken (finitely many divide all minors of full size). Cayley-Hamilton: min(k, N) powers are enough.
 
-Both bounds meet, so the rank is exact; nothing is decided by a tolerance. Source: theory.md T2.
+Both bounds meet, so the rank is exact; nothing is decided by a tolerance. Source: docs/results.md T2.
 """
 
 from collections.abc import Iterator, Sequence

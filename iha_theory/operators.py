@@ -13,7 +13,8 @@ and the least number of terms is its **operator Schmidt rank**, the rank of the 
 - `linearised`: the derivative of any module at a given content.
 - `realignment`, `spectrum`: the matrix and its singular values. `schmidt_rank` makes a rank of them.
 
-Everything is in float64 on the CPU, on a copy of the module in evaluation mode. Source: theory.md, "The one idea".
+Everything is in float64 on the CPU, on a copy of the module in evaluation mode. Source: docs/results.md, "The one
+idea".
 """
 
 import copy

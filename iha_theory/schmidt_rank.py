@@ -1,7 +1,7 @@
 """The operator Schmidt rank in float64: the number, the gap that decides it, and a sketch for large operators.
 
 `rank` counts the singular values of the realignment (`iha_theory.operators`) that rounding cannot explain. Source:
-theory.md, "The one idea".
+docs/results.md, "The one idea".
 """
 
 import math

@@ -3,7 +3,7 @@
     CPM_i = #{(j1, j2) in [N]^2 : x_i + G x_j1 + x_j2 = 0 mod M},   j1 = j2 allowed.
 
 The count depends on x_i and on the histogram c of the residues only: with f[r] = sum_a c[a] c[(r - G a) mod M],
-CPM_i = f[-x_i mod M] (theory.md T8). Source: Sec. 4.3 and App. B.3, where G > 2M; here G is any integer.
+CPM_i = f[-x_i mod M] (docs/results.md T8). Source: Sec. 4.3 and App. B.3, where G > 2M; here G is any integer.
 """
 
 from collections.abc import Iterator

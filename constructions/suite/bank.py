@@ -127,13 +127,11 @@ def _result(
     bound: float,
     compared: str,
 ) -> CheckResult:
-    return CheckResult(
+    return CheckResult.of(
+        construction,
         id=f"bank/{graph.name}/k={terms}/{layer}/{tier}",
         claim=CLAIMS[layer],
         layer=layer,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
         tier=tier,  # type: ignore[arg-type]
         error=error,
         bound=bound,

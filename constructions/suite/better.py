@@ -1,4 +1,4 @@
-"""Checks of the constructions with fewer attention maps (theory.md T6) and in two layers (T7), and their mutants.
+"""Checks of the constructions with fewer attention maps (docs/results.md T6) and in two layers (T7), and their mutants.
 
 The layer of a check is "iha" or "mha"; its id says which construction. `constructions.suite.fewer_heads` has those with
 fewer heads.
@@ -140,13 +140,11 @@ def _result(
     layer = "mha" if name == "two-layer-bank" else "iha"
     maps, terms = construction.layer.attention_maps, setting["terms"]
     costs = {"attention_maps": maps, "maps_per_term": maps / terms, "lower_bound_heads": ceil_sqrt(terms)}
-    return CheckResult(
+    return CheckResult.of(
+        construction,
         id=f"{name}/{label}/{layer}/{tier}",
         claim=CLAIMS[name],
         layer=layer,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
         tier=tier,
         error=error,
         bound=bound,

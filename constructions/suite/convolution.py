@@ -1,7 +1,7 @@
 """Checks of convolutions against torch's conv2d, their lower bounds, and their mutants.
 
 As operators: torch's conv2d of every basis input is the target, so equality holds for every image. The lower bound is
-on the operator Schmidt rank of that target (theory.md T2), with a certificate.
+on the operator Schmidt rank of that target (docs/results.md T2), with a certificate.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +93,7 @@ def certified(columns: Sequence[Any]) -> Certificate | None:
 
 
 def lower_bound(layer: str, certificate: Certificate | None) -> int:
-    """The least heads of position-only attention: r for "mha", ceil(sqrt r) for "iha" (theory.md T1, T2)."""
+    """The least heads of position-only attention: r for "mha", ceil(sqrt r) for "iha" (docs/results.md T1, T2)."""
     rank = 1 if certificate is None else certificate.rank
     return {"mha": rank, "iha": ceil_sqrt(rank)}[layer]
 
@@ -152,13 +152,11 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
                     error, bound = exact_measure(construction, target)
                 else:
                     error, bound = float64_measure(construction, kernel, GRID, padding)
-                yield CheckResult(
+                yield CheckResult.of(
+                    construction,
                     id=f"convolution/K={size}/{padding}/{layer}/{tier}",
                     claim=CLAIMS[layer],
                     layer=layer,
-                    heads=construction.heads,
-                    pseudo_heads=construction.pseudo_heads,
-                    parameters=construction.parameters,
                     tier=tier,
                     error=error,
                     bound=bound,

@@ -35,13 +35,11 @@ def workspace_exact(layer: str, construction: Construction) -> CheckResult:
         exact.matrix([[int(j == (n + t) % tokens) for j in range(tokens)] for n in range(tokens)], QQ)
         for t in range(tokens)
     ]
-    return CheckResult(
+    return CheckResult.of(
+        construction,
         id=f"cpm3-workspace/N={tokens}/{layer}/exact",
         claim=f"{CLAIMS[layer]}: the workspace holds every token at every position",
         layer=layer,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
         tier="exact",
         error=exact_error(construction, shifts),
         bound=0.0,

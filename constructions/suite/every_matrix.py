@@ -71,13 +71,11 @@ def bank_random(layer: str, size: int, terms: int, seed: int = 0) -> CheckResult
     prime = LARGEST_PRIME
     entries = np.random.default_rng(seed).integers(0, prime, (size, size))
     construction, error = evaluated(layer, exact.matrix(entries, exact.gf(prime)), terms)
-    return CheckResult(
+    return CheckResult.of(
+        construction,
         id=f"bank-random-matrix/N={size}/k={terms}/{layer}/exact",
         claim=CLAIMS[layer] + ", for every A",
         layer=layer,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
         tier="exact",
         error=error,
         bound=0.0,

@@ -1,4 +1,4 @@
-"""Checks of the constructions with fewer heads than terms, exactly (theory.md T2) or within a tolerance (T4).
+"""Checks of the constructions with fewer heads than terms, exactly (docs/results.md T2) or within a tolerance (T4).
 
 The layer of a check is "iha" or "mha"; its id says which construction.
 """
@@ -162,13 +162,11 @@ def _result(
     compared: str,
 ) -> CheckResult:
     kind = "iha" if KINDS[layer] == "iha" else "mha"
-    return CheckResult(
+    return CheckResult.of(
+        construction,
         id=f"{label}/{kind}/{tier}",
         claim=claim,
         layer=kind,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
         tier=tier,
         error=error,
         bound=bound,

@@ -1,7 +1,7 @@
 """Checks of state-space models and FIR filters against simulations, their lower bounds, and their mutants.
 
 The targets are those of `constructions.suite.simulation`; the lower bounds are on their operator Schmidt rank
-(theory.md T2), with certificates.
+(docs/results.md T2), with certificates.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -171,13 +171,11 @@ def _result(
     setting: dict[str, Any],
     compared: str,
 ) -> CheckResult:
-    return CheckResult(
+    return CheckResult.of(
+        construction,
         id=f"{name}/{layer}/{tier}",
         claim=claims[layer],
         layer=layer,
-        heads=construction.heads,
-        pseudo_heads=construction.pseudo_heads,
-        parameters=construction.parameters,
         tier=tier,
         error=error,
         bound=bound,

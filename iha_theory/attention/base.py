@@ -117,6 +117,20 @@ class AttentionLayer(nn.Module):
         """How many heads the query, key and value projections make; a layer with other numbers overrides it."""
         return self.num_heads, self.num_heads, self.num_heads
 
+    def extra_repr(self) -> str:
+        """The sizes and options that the projections do not show."""
+        names = (
+            "num_heads",
+            "num_pseudo_heads",
+            "num_kv_heads",
+            "pattern",
+            "collapse_kind",
+            "causality",
+            "rotary",
+            "window",
+        )
+        return ", ".join(f"{name}={value}" for name in names if (value := getattr(self, name, None)) is not None)
+
     @property
     def attention_maps(self) -> int:
         """Number of tokens-by-tokens attention maps that the layer forms: the unit of its attention cost."""

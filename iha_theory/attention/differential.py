@@ -25,7 +25,7 @@ class DifferentialAttention(AttentionLayer):
     - widths are those of `AttentionLayer`: head_dim is the width of each of the two maps. For the paper's sizes, give
       head_dim = embed_dim / (2 num_heads) and value_head_dim = embed_dim / num_heads.
 
-    As an operator on content a head has one map, the difference: rank at most H, as MHA's (theory.md T1).
+    As an operator on content a head has one map, the difference: rank at most H, as MHA's (docs/results.md T1).
 
     Args beyond `AttentionLayer`:
         lambda_init: where every lambda_h starts. The parameter `lam` is (H,). `q_proj` and `k_proj` make 2 H heads:

@@ -16,7 +16,7 @@ class GroupedQueryAttention(AttentionLayer):
     num_kv_heads = 1 is MQA (Shazeer, arXiv 1911.02150); num_kv_heads = H is MHA.
     Source: Ainslie et al., arXiv 2305.13245.
 
-    As an operator on content it has one attention map a head, so its rank is at most H, as MHA's (theory.md T1).
+    As an operator on content it has one attention map a head, so its rank is at most H, as MHA's (docs/results.md T1).
 
     Args beyond `AttentionLayer`:
         num_kv_heads: G, a divisor of num_heads. `k_proj` and `v_proj` make G heads.

@@ -94,7 +94,7 @@ class InterleavedHeadAttention(AttentionLayer):
     ) -> None:
         """Sets alpha_q, alpha_k, alpha_v and collapse; leaves the projections alone.
 
-        "mha" is exactly MHA and breaks the symmetry between pseudo-heads (theory.md T11):
+        "mha" is exactly MHA and breaks the symmetry between pseudo-heads (docs/results.md T11):
         keys are replicated, alpha_k[m,h,j] = 1[m=h]; values are replicated up to noise e with sum_j e[m,h,j] = 0; the
         collapse reads one query row of the own head, the last one, whose alpha_q is 1[m=h]. The P copies of a token
         have equal keys, hence equal weights, so e cancels in the output: softmax and hard weights of a copy are 1/P of
@@ -259,7 +259,7 @@ class InterleavedHeadAttention(AttentionLayer):
         """The MHA that a layer with P = 1 is: the mixing goes into the projections.
 
         With W the projections and heads as blocks of rows: W_Q'[h] = sum_m alpha_q[m,h,1] W_Q[m], and so on, and
-        W_O' = W_O (collapse x I). One attention map a head, so nothing is gained over MHA (theory.md T1).
+        W_O' = W_O (collapse x I). One attention map a head, so nothing is gained over MHA (docs/results.md T1).
 
         Raises:
             ValueError: P > 1, which MHA with as many heads cannot express.

@@ -21,7 +21,7 @@ class TwoSimplicialAttention(AttentionLayer):
 
     K' and V' come from `key`, as K does. In self-attention, layer(x, x, x), this is the layer of the sources. In the
     position-only setting, layer(pos, pos, X), the second value is position-only, so the layer stays linear in content,
-    with one operator for each value coordinate: rank at most H d_v (theory.md T1).
+    with one operator for each value coordinate: rank at most H d_v (docs/results.md T1).
 
     A mask, causality and the window hold for both keys: the pair (j, l) is allowed if i may attend to j and to l, so
     causal row i (0-based) uses (i+1)^2 pairs. Time and memory are N^3 a head.

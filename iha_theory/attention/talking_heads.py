@@ -23,7 +23,7 @@ class TalkingHeadsAttention(AttentionLayer):
     every mixture u_h: causal stays causal, and a query with no allowed key gives 0. Dropout acts on u.
     Source: Shazeer et al., arXiv 2003.02436.
 
-    As an operator on content it still has one map u_h a head: rank at most H, as MHA's (theory.md T1).
+    As an operator on content it still has one map u_h a head: rank at most H, as MHA's (docs/results.md T1).
 
     Args beyond `AttentionLayer`:
         mix: "both", "logits" (before sigma only) or "weights" (after sigma only). The parameters `mix_logits` and

@@ -15,7 +15,8 @@ class TwoLayerAttention(nn.Module):
         out = second(query, key, first(query, key, value))
 
     No residual, norm or MLP between them. In the position-only setting, layer(pos, pos, X), the operator is a sum of
-    products S2_g S1_h of attention maps: rank at most H^2 with H heads each (theory.md T1, T7). Masks, causality and
+    products S2_g S1_h of attention maps: rank at most H^2 with H heads each (docs/results.md T1, T7). Masks, causality
+    and
     windows hold in each layer: two causal windows of W together reach 2 W - 1 tokens, the own one counted.
 
     Args:

@@ -2,9 +2,11 @@
 
 import argparse
 import math
+import os
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from iha_theory.cli import output
@@ -16,9 +18,9 @@ EPILOG = f"""\
 layers:
   mha            multi-head attention: one attention map a head
   iha            interleaved head attention as in the paper: P = H pseudo-heads
-  iha-tiled      with about sqrt H pseudo-heads: the same heads, far fewer attention maps (theory.md T6)
+  iha-tiled      with about sqrt H pseudo-heads: the same heads, far fewer attention maps (docs/results.md T6)
   iha-wide       the same with queries and keys of width H N; at tolerances above 0 only, where it reaches the bound
-  mha-two-layer  two layers of MHA with so many heads each (theory.md T7)
+  mha-two-layer  two layers of MHA with so many heads each (docs/results.md T7)
 
 columns:
   lower       heads that any weights need, for position-only attention (docs/bounds.md). At tolerance 0 exact, with a
@@ -87,8 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _count(arguments: argparse.Namespace, graph: Any) -> int:
     tasks, settings = _tasks(arguments, graph)
     layers = _layers(arguments.layer)
-    for path in (arguments.json, arguments.weights):
-        output.prepare_json(path)
+    output.prepare_json(arguments.json)
+    if arguments.weights is not None:
+        _require_writable(Path(arguments.weights))
     steps = [
         (f"{layer} at {task.tolerance:g}", partial(task.count, layer))
         for task in tasks
@@ -111,9 +114,9 @@ def _count(arguments: argparse.Namespace, graph: Any) -> int:
     out.print(_table(results))
     for setting in settings:
         out.print(f"{setting['rows']}: {setting['target']}", soft_wrap=True)
-    failed = [row for row in results if row.achieved is None]
+    failed = [row for row in results if row.failure is not None]
     for row in failed:
-        out.print(f"FAILS {row.layer} at {row.tolerance:g}: error {row.verdict.error:.3g}", soft_wrap=True)
+        out.print(f"FAILS {row.layer} at {row.tolerance:g}: {row.failure}", soft_wrap=True)
     if arguments.weights is not None and not failed:
         out.print(_write(arguments.weights, graph, tasks, results, settings), soft_wrap=True)
     out.print(_summary(graph, arguments.terms, results, failed, time.monotonic() - started), soft_wrap=True)
@@ -161,6 +164,15 @@ def _layers(names: list[str] | None) -> list[str]:
     return list(dict.fromkeys(names or LAYERS))
 
 
+def _require_writable(path: Path) -> None:
+    """Makes the file's folder, so that weights can be written after the work is done."""
+    if path.is_dir():
+        raise IsADirectoryError(f"--weights needs a file, {path} is a folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise PermissionError(f"--weights cannot write {path}")
+
+
 def _write(path: str, graph: Any, tasks: list[Any], results: list[Any], settings: list[dict[str, str]]) -> str:
     """Writes the rows of the smallest tolerance; weights that were not measured as they are, are now."""
     from constructions.weight_files import WeightFile, write
@@ -192,7 +204,7 @@ def _table(results: list[Any]) -> Any:
 
 def _summary(graph: Any, terms: int, results: list[Any], failed: list[Any], seconds: float) -> str:
     if failed:
-        return f"{len(failed)} of {len(results)} layers do NOT do what they should ({seconds:.0f} s)"
+        return f"{len(failed)} of {len(results)} rows do NOT hold ({seconds:.0f} s)"
     tight = sum(row.achieved == row.lower for row in results)
     parts = [f"{graph.name}, k = {terms}:"]
     certificate = next((row.certificate for row in results if row.certificate is not None), None)

@@ -1,6 +1,7 @@
 """`iha-theory verify`: runs the construction checks."""
 
 import argparse
+import sys
 import time
 from collections import defaultdict
 from typing import Any
@@ -18,8 +19,21 @@ names:
   a graph     the bank on that graph only: karate, les_miserables, florentine, davis, petersen, or a family
               such as cycle:16 or random:20
 
+  a file      the bank on the graph in it, as with --graph
+  Families: cycle:N and path:N (directed), ring:N, complete:N, star:N, grid:RxC, hypercube:D, gnp:N:p, regular:N:d,
+  random:N (directed, weights -3..3). karate, les_miserables, florentine and davis have weights 0 and 1.
+
+files:
+  Edge list, one edge 'u v [weight]' a line, blanks or commas between; # and % start comments; a line with one label is
+  a node without edges; undirected, or arcs with --directed. GraphML and Matrix Market say their direction themselves;
+  an .npz holds one matrix. Repeated edges add up, so an undirected list has each edge once.
+
+the table:
+  A row is one setting of a check and holds several: both layers, both tiers, for cpm3 all pairs (M, G). Empty: not run.
+  "exact" is no rounding; --json says what was compared, and with which failure probability where it was a random case.
+
 examples:
-  iha-theory verify                                  everything, under a minute
+  iha-theory verify                                  everything, about a minute on a busy machine
   iha-theory verify karate --terms 9                 3 IHA heads against 9 MHA heads
   iha-theory verify --graph my.graphml --terms 9 16  your own graph: edge list, GraphML, Matrix Market, .npz
   iha-theory verify cpm3 --n-max 9 --modulus 5 --coefficient 11
@@ -49,7 +63,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--modulus", type=int, metavar="M", help="cpm3: with --coefficient, one task")
     parser.add_argument("--coefficient", type=int, metavar="G", help="cpm3: any integer")
     parser.add_argument("--exact-only", action="store_true", help="leave out the float64 tier")
-    parser.add_argument("--mutants", action="store_true", help="damage the constructions; the checks must notice")
+    parser.add_argument("--mutants", action="store_true", help="damage small constructions; the checks must notice")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
@@ -79,6 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> list[Any]:
+    import numpy as np
+
     from constructions import suite
     from synthetic.graphs import load, normalise
 
@@ -106,6 +122,10 @@ def _plan(arguments: argparse.Namespace) -> list[Any]:
     steps = suite.steps(groups, **options)
     if not steps:
         raise ValueError("nothing to check: strictness has no exact tier, leave out --exact-only")
+    for graph in graphs:
+        edges = int((graph.adjacency != 0).sum() if graph.directed else (np.triu(graph.adjacency) != 0).sum())
+        kind = "directed" if graph.directed else "undirected"
+        print(f"{graph.name}: {len(graph.nodes)} nodes, {edges} edges, {kind}", file=sys.stderr)
     return steps
 
 

@@ -1,4 +1,4 @@
-"""cases.md 9 to 19, for every layer they apply to, with the values written there.
+"""case 9 to 19, for every layer they apply to, with the values written there.
 
 Case 18 is in `test_interleaved`, the compiled part of 19 in `test_compile`.
 """

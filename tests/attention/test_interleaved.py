@@ -1,4 +1,5 @@
-"""IHA's own: its start is MHA and not symmetry-locked (theory.md T11), P = 1 fuses (case 18), conversion, loading."""
+"""IHA's own: its start is MHA and not symmetry-locked (docs/results.md T11), P = 1 fuses (case 18), conversion,
+loading."""
 
 import pytest
 import torch

@@ -142,7 +142,7 @@ def test_position_only_is_linear_in_content(row, pattern):
 )
 @pytest.mark.parametrize("pattern", ["softmax", "linear"])
 def test_operator_rank_is_the_capacity(name, rank, pattern):
-    """theory.md T1 with H = 2, N = 6, d = 4, d_v = 3: rank of the realignment, (i,j) by (content in, content out)."""
+    """docs/results.md T1 with H = 2, N = 6, d = 4, d_v = 3: rank of the realignment, (i,j) by (in, out)."""
     n, d = 6, 4
     layer = BY_NAME[name].build(9, 2, head_dim=3, value_head_dim=3, vdim=d, out_dim=8, pattern=pattern)
     pos = 2 * tokens(1, n, 9)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from constructions import exact_heads, polynomial
 from constructions.weight_files import digest, read, write
-from iha_theory import cli
+from iha_theory import cli, exact_rank
 from iha_theory.certificates import Certificate, verify
 from iha_theory.cli import heads as command
 from synthetic.graphs import load
@@ -58,6 +60,7 @@ def test_exact_counts_are_achieved_with_a_certificate(heads, graph, terms, mha, 
         assert row["tolerance"] == 0
         assert row["lower"] == row["achieved"] == (mha if row["layer"] == "mha" else iha)
         assert (row["error"], row["tier"]) == (0, "exact")
+        assert row["certificate_verified"]
         certificate = Certificate.from_json(row["certificate"])
         assert certificate.rank == mha
         assert verify(certificate, load(graph).adjacency, terms)
@@ -171,6 +174,7 @@ def test_a_large_graph_is_measured_in_float64_and_says_so(heads):
         ["karate", "--terms", "3", "--check-weights", "f", "--tolerance", "0"],
         ["karate", "--terms", "3", "--check-weights", "f", "--weights", "g"],
         ["karate", "--terms", "3", "--weights", "/dev/null/w.safetensors"],
+        ["karate", "--terms", "3", "--weights", "/"],
         ["karate", "--terms", "3", "--unknown"],
     ],
 )
@@ -372,12 +376,20 @@ def test_files_round_trip(files, tmp_path):
 
 
 def test_a_layer_that_misses_its_target_is_a_failure(heads, monkeypatch):
-    from constructions import polynomial
-
     wrong = polynomial.mha_weights
     monkeypatch.setitem(polynomial.WEIGHTS, "mha", lambda power, *rest: wrong(lambda i: power(max(i, 1)), *rest))
     code, out, err = heads("karate", "--terms", 4, "--tolerance", 0, "--json", "-")
     assert code == 1
     assert [row["achieved"] for row in rows(out)] == [None, 2, 2, 2]
-    assert "FAILS mha at 0" in err
+    assert "FAILS mha at 0: error" in err
     assert "do NOT" in err
+
+
+def test_a_certificate_that_proves_nothing_is_a_failure(heads, monkeypatch):
+    found = exact_rank.power_rank(load("karate").adjacency, 4)
+    wrong = replace(found, certificate=replace(found.certificate, minor=found.certificate.minor + 1))
+    monkeypatch.setattr(exact_heads, "power_rank", lambda *_: wrong)
+    code, out, err = heads("karate", "--terms", 4, "--tolerance", 0, "--json", "-")
+    assert code == 1
+    assert {row["certificate_verified"] for row in rows(out)} == {False}
+    assert "FAILS mha at 0: the certificate proves nothing: the minor is" in err

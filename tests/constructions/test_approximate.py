@@ -1,4 +1,4 @@
-"""Heads at a tolerance: the floor attained, the numbers of theory.md T4, products of polynomials, the judge."""
+"""Heads at a tolerance: the floor attained, the numbers of docs/results.md T4, products of polynomials, the judge."""
 
 import json
 import math
@@ -37,7 +37,7 @@ def random_bank(k, size, seed):
 @pytest.mark.parametrize("layer", approximate.LAYERS)
 @pytest.mark.parametrize("name", sorted(MHA_HEADS))
 def test_heads_at_a_tolerance(name, layer):
-    """MHA's numbers are those of theory.md T4; all others attain ceil(sqrt R), which is a lower bound."""
+    """MHA's numbers are those of docs/results.md T4; all others attain ceil(sqrt R), which is a lower bound."""
     a = matrix(name)
     bank = approximate.unit_powers(a, 16)
     for tolerance, rank in zip(TOLERANCES, MHA_HEADS[name], strict=True):
@@ -68,7 +68,7 @@ def test_mha_and_wide_iha_attain_the_floor_for_any_bank(k, size, heads, width, s
 
 
 def test_unstructured_banks_need_wide_heads():
-    """Nine generic matrices: three heads of d_k = 3 N; with d_k = N more are needed (theory.md T5)."""
+    """Nine generic matrices: three heads of d_k = 3 N; with d_k = N more are needed (docs/results.md T5)."""
     tokens = 64
     bank = random_bank(9, tokens, 0)
     construction = approximate.wide_iha(bank, 3)

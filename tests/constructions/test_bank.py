@@ -26,14 +26,14 @@ def built(layer: str, adjacency: list[list[float]] | np.ndarray, terms: int, wid
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_directed_path_is_summed_over_its_out_neighbours(layer):  # cases.md 1
+def test_a_directed_path_is_summed_over_its_out_neighbours(layer):  # case 1
     path = [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
     out = built(layer, path, 3)(torch.tensor([[[2.0], [3.0], [5.0]]], dtype=torch.float64))
     assert out[0].T.tolist() == [[2, 3, 5], [3, 5, 0], [5, 0, 0]]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_directed_cycle_returns_after_its_length(layer):  # cases.md 2
+def test_a_directed_cycle_returns_after_its_length(layer):  # case 2
     x = torch.tensor([[[2.0], [3.0], [5.0], [7.0]]], dtype=torch.float64)
     blocks = built(layer, builtin("cycle:4").adjacency, 6)(x)[0].T.tolist()
     assert blocks[4] == blocks[0]
@@ -41,7 +41,7 @@ def test_a_directed_cycle_returns_after_its_length(layer):  # cases.md 2
 
 
 @pytest.mark.parametrize(("terms", "heads"), [(1, 1), (2, 2), (4, 2), (5, 3), (9, 3), (10, 4), (17, 5)])
-def test_heads_and_last_block(terms, heads):  # cases.md 3; more terms than the 4 nodes
+def test_heads_and_last_block(terms, heads):  # case 3; more terms than the 4 nodes
     a = np.array([[1, 2, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 0]], dtype=np.int64)
     x = np.array([[1], [-2], [3], [1]])
     for layer, expected in (("mha", terms), ("iha", heads)):
@@ -54,14 +54,14 @@ def test_heads_and_last_block(terms, heads):  # cases.md 3; more terms than the 
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_no_edges_give_x_and_zeros(layer):  # cases.md 6
+def test_no_edges_give_x_and_zeros(layer):  # case 6
     x = torch.tensor([[[2.0], [3.0]]], dtype=torch.float64)
     assert built(layer, np.zeros((2, 2)), 3)(x)[0].T.tolist() == [[2, 3], [0, 0], [0, 0]]
     assert built(layer, [[3.0]], 3)(torch.tensor([[[2.0]]], dtype=torch.float64)).flatten().tolist() == [2, 6, 18]
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_large_powers_are_exact(layer):  # cases.md 8
+def test_large_powers_are_exact(layer):  # case 8
     out = built(layer, np.ones((3, 3)), 10)(torch.eye(3, dtype=torch.float64)[None, :, :1])
     assert (out[0, :, -1] == 3**8).all()  # A^9 = 6561 everywhere
 

@@ -17,7 +17,7 @@ LAYERS = list(WEIGHTS)
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize(
-    ("x", "modulus", "coefficient", "counts"),  # cases.md 7
+    ("x", "modulus", "coefficient", "counts"),  # case 7
     [
         ([200, 100], 7, 3, [1, 0]),
         ([1, 4, 2], 5, -1, [1, 1, 2]),

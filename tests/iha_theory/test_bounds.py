@@ -169,7 +169,7 @@ def test_refusals(call, match):
 
 
 def test_unstructured_banks_need_about_half_as_many_heads_as_matrices():
-    assert unstructured_heads(9, 16) == 5  # theory.md T5: H = 4 trained to .019, H = 5 to 1e-5
+    assert unstructured_heads(9, 16) == 5  # docs/results.md T5: H = 4 trained to .019, H = 5 to 1e-5
     assert [unstructured_heads(k, 10_000) for k in (4, 9, 16, 25, 36)] == [3, 5, 9, 13, 19]
     assert unstructured_heads(9, 16, head_dim=3 * 16) == 3  # wide heads make any H^2 maps
     assert unstructured_heads(9, 16, pseudo_heads=1) == 9
@@ -181,7 +181,7 @@ def test_unstructured_banks_need_about_half_as_many_heads_as_matrices():
 def test_the_dimension_count_bounds_the_rank_of_the_jacobian(tokens, terms, enough):
     """The dimension of the set of banks that IHA makes with H = P = 2 is the rank of the derivative, generically.
 
-    For N = 8, k = 4 the count forbids two heads, which 2 H N d_k for queries and keys (theory.md T5) would not.
+    For N = 8, k = 4 the count forbids two heads, which 2 H N d_k for queries and keys (docs/results.md T5) would not.
     """
     n, h, p = tokens, 2, 2
     shapes = [(h, n, n), (h, n, n), (h, h, p), (h, h, p), (h, h, p), (h, h, p), (terms, h, h)]

@@ -132,7 +132,7 @@ def test_the_table_is_complete(rows: list[Capacity]):
 
 
 def test_bounds_in_the_table_are_those_of_t1(rows: list[Capacity]):
-    """Written out again from theory.md, sharing nothing with `capacity_bound`."""
+    """Written out again from docs/results.md, sharing nothing with `capacity_bound`."""
     for row in rows:
         h, p = row.heads, row.pseudo_heads or 0
         expected = {

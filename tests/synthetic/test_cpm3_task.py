@@ -16,7 +16,7 @@ def by_definition(x, modulus, coefficient):
 
 @pytest.mark.parametrize(
     ("x", "coefficient", "modulus", "expected"),
-    [  # cases.md 7
+    [  # case 7
         (np.array([200, 100], dtype=np.uint8), 3, 7, [1, 0]),
         (np.array([1, 4, 2]), -1, 5, [1, 1, 2]),
         (np.array([3, 1]), 2**62, 7, [0, 1]),
@@ -88,7 +88,7 @@ def test_the_largest_counts():
     assert (CountPairs(3, 5).target(x) == 10**10).all()
 
 
-def test_token_order_does_not_matter():  # theory.md T8
+def test_token_order_does_not_matter():  # docs/results.md T8
     generator = np.random.default_rng(0)
     x = generator.integers(0, 11, 100)
     order = generator.permutation(100)

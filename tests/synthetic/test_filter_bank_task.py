@@ -18,14 +18,14 @@ def blocks(bank, X):
     return np.split(target, bank.terms, axis=-1)
 
 
-def test_directed_path():  # cases.md 1
+def test_directed_path():  # case 1
     X = np.array([[2], [3], [5]])
     got = [block.ravel().tolist() for block in blocks(PolynomialBank(builtin("path:3"), 3), X)]
     assert got == [[2, 3, 5], [3, 5, 0], [5, 0, 0]]
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64, object])
-def test_directed_four_cycle_returns(dtype):  # cases.md 2
+def test_directed_four_cycle_returns(dtype):  # case 2
     X = np.arange(8).reshape(4, 2).astype(dtype)
     got = blocks(PolynomialBank(builtin("cycle:4"), 6), X)
     assert (got[4] == X).all()
@@ -34,7 +34,7 @@ def test_directed_four_cycle_returns(dtype):  # cases.md 2
 
 
 @pytest.mark.parametrize("terms", [1, 2, 4, 5, 9, 10, 17])
-def test_last_block_is_the_top_power(terms):  # cases.md 3
+def test_last_block_is_the_top_power(terms):  # case 3
     graph = builtin("random:5:2")
     X = np.arange(10).reshape(5, 2)
     target = PolynomialBank(graph, terms).target(X)
@@ -44,7 +44,7 @@ def test_last_block_is_the_top_power(terms):  # cases.md 3
     assert (target[:, :2] == X).all()
 
 
-def test_isolated_nodes_and_no_edges():  # cases.md 6
+def test_isolated_nodes_and_no_edges():  # case 6
     X = np.arange(1, 6)[:, None]
     one = PolynomialBank(Graph.from_edges([(0, 1)], nodes=range(5), directed=True), 3).target(X)
     assert one.tolist() == [[1, 2, 0], [2, 0, 0], [3, 0, 0], [4, 0, 0], [5, 0, 0]]
@@ -53,7 +53,7 @@ def test_isolated_nodes_and_no_edges():  # cases.md 6
     assert PolynomialBank(Graph.from_edges([], nodes=[0]), 2).target(np.array([[7]])).tolist() == [[7, 0]]
 
 
-def test_all_ones_to_the_ninth():  # cases.md 8
+def test_all_ones_to_the_ninth():  # case 8
     ones = Graph.from_matrix(np.ones((3, 3)))
     for X in (np.eye(3, dtype=np.int64), np.eye(3)):
         assert (blocks(PolynomialBank(ones, 10), X)[9] == 6561).all()

@@ -68,21 +68,21 @@ def through(request, tmp_path):
     return lambda n, edges, directed: PATHS[request.param](tmp_path, n, edges, directed)
 
 
-def test_an_edge_points_from_row_to_column(through):  # cases.md 1
+def test_an_edge_points_from_row_to_column(through):  # case 1
     graph = through(3, [(0, 1, 1), (1, 2, 1)], True)
     assert (graph.adjacency @ [2, 3, 5]).tolist() == [3, 5, 0]
     assert graph.directed
     assert graph.adjacency.dtype == np.int64
 
 
-def test_row_order_and_features_follow_the_numbers(through):  # cases.md 4
+def test_row_order_and_features_follow_the_numbers(through):  # case 4
     graph = through(3, [(2, 0, 1), (0, 1, 1)], True)
     assert graph.nodes == (0, 1, 2)
     assert graph.adjacency.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 0]]
     assert graph.features({2: [5, 6], 0: [1, 2], 1: [3, 4]}).tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
-def test_repeats_add_and_a_loop_counts_once(through):  # cases.md 5
+def test_repeats_add_and_a_loop_counts_once(through):  # case 5
     graph = through(2, [(0, 1, 1), (0, 1, 1), (1, 1, 1)], False)
     assert graph.adjacency.tolist() == [[0, 2], [2, 1]]
     assert not graph.directed
@@ -90,7 +90,7 @@ def test_repeats_add_and_a_loop_counts_once(through):  # cases.md 5
 
 
 @pytest.mark.parametrize("n", [1, 5])
-def test_no_edges_and_isolated_nodes(through, n):  # cases.md 6
+def test_no_edges_and_isolated_nodes(through, n):  # case 6
     assert through(n, [], False).adjacency.tolist() == [[0] * n] * n
     if n > 1:
         assert through(n, [(0, 1, 1)], True).adjacency.tolist() == [[0, 1, 0, 0, 0]] + [[0] * 5] * 4
