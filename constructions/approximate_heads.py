@@ -3,20 +3,67 @@
 A task as `constructions.head_counts` has it, and what the tasks of one graph share.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from sympy import QQ
+from torch import Tensor
 
 from constructions import approximate, product_fit
 from constructions.construction import Construction
 from constructions.head_counts import KINDS, LAYERS, HeadCount, Verdict
 from constructions.measure import relative_error
-from iha_theory.bounds import least_heads, least_rank, spectrum
+from constructions.product_fit import Products
+from iha_theory import exact
+from iha_theory.bounds import least_heads, least_rank, spectrum, unit_norm
 from iha_theory.costs import ceil_sqrt
 from iha_theory.operators import EPS
 from synthetic.graphs import Graph
+from synthetic.polynomial import power_blocks
+
+
+def unit_powers(graph: Graph, a: Float[Tensor, "N N"], terms: int) -> Float[Tensor, "k N N"]:
+    """A^t over its Frobenius norm, t < k; 0 where A^t is.
+
+    Integers of both signs are multiplied exactly where float64 can hold the powers: rounding would leave something of
+    a power that cancels to 0, and scaling would make it large.
+
+    Args:
+        graph: A is its adjacency matrix.
+        a: A in float64.
+        terms: k.
+    """
+    if graph.adjacency.dtype.kind in "iO" and (graph.adjacency < 0).any():
+        try:
+            powers = power_blocks(exact.matrix(graph.adjacency, QQ), terms)
+            return unit_norm(torch.stack([exact.nearest_float64(power) for power in powers]))
+        except OverflowError:
+            pass
+    return approximate.unit_powers(a, terms)
+
+
+def power_products(bank: Float[Tensor, "k N N"], heads: int) -> Products:
+    """A^{aH} A^b for A^{aH+b}, where H^2 >= k: the paper's, up to scale.
+
+    `product_fit` has them among its polynomials, but its Chebyshev coordinates tell powers of a very asymmetric A badly
+    apart.
+    """
+    terms, tokens = bank.shape[:2]
+    outer, inner = bank.new_zeros(2, heads, tokens, tokens)
+    coefficients = bank.new_zeros(heads, heads, terms)
+    outer[: -(-terms // heads)], inner[: min(heads, terms)] = bank[::heads], bank[:heads]
+    squares = 0.0
+    for t, target in enumerate(bank):
+        a, b = divmod(t, heads)
+        product = outer[a] @ inner[b]
+        square = float(product.square().sum())
+        coefficients[a, b, t] = float((product * target).sum()) / square if square else 0.0
+        squares += float((coefficients[a, b, t] * product - target).square().sum())
+    return Products(outer, inner, coefficients, math.sqrt(squares / float(bank.square().sum())))
 
 
 class UnitPowers:
@@ -31,9 +78,9 @@ class UnitPowers:
     def __init__(self, graph: Graph, terms: int, width: int = 1) -> None:
         self.graph, self.terms, self.width = graph, terms, width
         self.a = torch.tensor(graph.adjacency.astype(np.float64))
-        self.bank = approximate.unit_powers(self.a, terms)
+        self.bank = unit_powers(graph, self.a, terms)
         self.values = spectrum(self.bank)
-        self._fits: dict[int, product_fit.Products] = {}
+        self._fits: dict[int, Products] = {}
         self._measured: dict[tuple[str, int, float], tuple[Construction, float]] = {}
 
     def within(self, layer: str, rank: int, tolerance: float) -> tuple[Construction, float]:
@@ -46,16 +93,19 @@ class UnitPowers:
             self._measured[key] = construction, relative_error(construction, self.bank)
         return self._measured[key]
 
-    def _fit(self, heads: int, tolerance: float) -> product_fit.Products:
+    def _fit(self, heads: int, tolerance: float) -> Products:
         """Products of polynomials of A, by the fewest heads from `heads` on that meet the tolerance."""
         while True:
             if heads not in self._fits or self._fits[heads].error > tolerance:
                 self._fits[heads] = product_fit.fit(self.a, self.bank, heads, tolerance)
-            if self._fits[heads].error <= tolerance or heads**2 >= self.terms:
+            if self._fits[heads].error > tolerance and heads**2 >= self.terms:
+                self._fits[heads] = power_products(self.bank, heads)
+                return self._fits[heads]
+            if self._fits[heads].error <= tolerance:
                 return self._fits[heads]
             heads += 1
 
-    def _build(self, layer: str, heads: int, products: product_fit.Products | None) -> Construction:
+    def _build(self, layer: str, heads: int, products: Products | None) -> Construction:
         if products is None:
             build = approximate.truncated_mha if layer == "mha" else approximate.wide_iha
             return build(self.bank, heads, self.width)
