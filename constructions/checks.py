@@ -19,6 +19,7 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
+from constructions import causal
 from constructions.construction import Construction
 from iha_theory import exact
 from iha_theory.attention.base import AttentionLayer
@@ -81,15 +82,15 @@ class CheckResult:
 
     def to_json(self) -> dict[str, Any]:
         """The fields as strict JSON: a number that is not finite becomes null."""
-        return _strict(asdict(self) | {"verdict": self.verdict})
+        return strict(asdict(self) | {"verdict": self.verdict})
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
     """The value with null for every float that is no finite number."""
     if isinstance(value, dict):
-        return {key: _strict(v) for key, v in value.items()}
+        return {key: strict(v) for key, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(v) for v in value]
+        return [strict(v) for v in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -171,7 +172,10 @@ def exact_operator_error(
     read_out = [c for block in construction.readout for c in block.columns]
     if len(target) != len(read_out) or not read_out:
         raise ValueError(f"{len(target)} target coordinates against {len(read_out)} in the readout")
-    operator = list(columns(read(construction.layer, construction.width, domain)))
+    if construction.is_causal:
+        operator = causal.columns(construction.layer, construction.width, domain)
+    else:
+        operator = list(columns(read(construction.layer, construction.width, domain)))
     if any(c >= len(operator) for c in read_out):
         raise ValueError(f"the readout goes beyond the layer's {len(operator)} output coordinates")
     return max(exact.difference(operator[c], wanted) for c, wanted in zip(read_out, target, strict=True))
@@ -229,7 +233,8 @@ def float64_operator_error(
     worst = 0.0
     with torch.no_grad():
         for x in inputs.split(rows):
-            out = construction.pick(layer(positions, positions, with_positions(x)))
+            out = layer(positions, positions, with_positions(x), is_causal=construction.is_causal)
+            out = construction.pick(out)
             worst = worse(worst, relative_error(out, target(x), majorant(x.abs())))
         x = torch.from_numpy(generator.standard_normal((1, tokens, width)))
         return worse(worst, relative_error(construction(x), target(x), majorant(x.abs())))

@@ -32,6 +32,7 @@ class Construction:
     "App. B.2". layer: a layer of `iha_theory.attention` on the input [X, I_N], in float64. readout: the output blocks
     in the order of the target; coordinates that no block names are padding. width: the content's width d. error_bound:
     None if the weights are exact in exact arithmetic.
+    is_causal: whether the layer runs under the causal mask.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Construction:
     readout: tuple[Block, ...]
     width: int
     error_bound: float | None = None
+    is_causal: bool = False
 
     def __post_init__(self) -> None:
         for block in self.readout:
@@ -68,7 +70,7 @@ class Construction:
     def __call__(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens read"]:
         """The layer as self-attention on [X, I_N], then the readout."""
         inputs = with_positions(x)
-        return self.pick(self.layer(inputs, inputs, inputs))
+        return self.pick(self.layer(inputs, inputs, inputs, is_causal=self.is_causal))
 
 
 def count(module: nn.Module) -> int:

@@ -1,25 +1,33 @@
 """CPM-3 by a workspace: hard attention writes all N tokens at every position, an MLP counts pairs (Sec. 4.3, App. B.3).
 
 With P the cyclic shift, (P X)_n = X_{n+1 mod N}, the workspace is [X, P X, ..., P^{N-1} X]: token n sees x_n first,
-then its successors. Shift t maps by attention: queries P^t, keys I, one match a row, which hard attention picks.
+then its successors. (The P printed in App. B.3 shifts the other way, to its predecessors: ledger E7.) Shift t maps by
+attention: queries P^t, keys I, one match a row, which hard attention picks.
 
 MHA: N heads, head h shifts by h. IHA: H = P = ceil(sqrt N) heads. As in the filter bank, P^{hH} (P^{jT})^T = P^{hH+j},
 but row (n, 0) of head h now has H matches, one in each pseudo-key j, among which hard attention averages with weight
 1/H; the values carry a factor H. Block h H + j of the output is P^{hH+j} X; those from N on are padding.
+
+**Fewer tokens than N_max** (ledger E9). A slot without a token must not count, and no value can mark it, since 0 is a
+token like any other. So the content is [x, f] with the presence flag f, 1 at tokens and 0 at padding, which the same
+attention carries along, being linear in the content. Hidden unit (s, t) of the MLP then sees three flags and counts
+only where all are 1. The shifts are cyclic over N_max slots, so every row sees every slot once, wherever the padding
+is.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Integer, Shaped
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor, nn
 
 from constructions.construction import Block, Construction
-from constructions.mlp import PairCount
-from constructions.polynomial import routing, selectors, transpose
+from constructions.mlp import PairCount, ReluPairCount
+from constructions.polynomial import Powers, routing, selectors, transpose
 from iha_theory import exact
 from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import PositionWeights, to_layer, with_positions
@@ -30,23 +38,26 @@ def shift(tokens: int, by: int) -> DomainMatrix:
     return exact.matrix(np.roll(np.eye(tokens, dtype=np.int64), by, axis=1), QQ)
 
 
-def mha_weights(tokens: int, width: int) -> PositionWeights:
-    """N heads."""
+def mha_weights(power: Powers, slots: int, width: int) -> PositionWeights:
+    """A head for each slot t, which applies power(t); power(t) picks one token in each row."""
     return PositionWeights(
-        query=tuple(shift(tokens, h) for h in range(tokens)),
-        key=(shift(tokens, 0),) * tokens,
-        value=selectors(width, 1) * tokens,
+        query=tuple(power(h) for h in range(slots)),
+        key=(power(0),) * slots,
+        value=selectors(width, 1) * slots,
         pattern="hard",
     )
 
 
-def iha_weights(tokens: int, width: int) -> PositionWeights:
-    """ceil(sqrt N) heads and as many pseudo-heads."""
-    heads = ceil_sqrt(tokens)
+def iha_weights(power: Powers, slots: int, width: int, factor: int | None = None) -> PositionWeights:
+    """ceil(sqrt slots) heads and as many pseudo-heads; power(a) power(b) = power(a + b) as for MHA.
+
+    factor: of the values; default H, the number of keys that a live row ties over.
+    """
+    heads = ceil_sqrt(slots)
     return PositionWeights(
-        query=tuple(shift(tokens, m * heads) for m in range(heads)),
-        key=tuple(transpose(shift(tokens, m)) for m in range(heads)),
-        value=selectors(width, heads, factor=heads),
+        query=tuple(power(m * heads) for m in range(heads)),
+        key=tuple(transpose(power(m)) for m in range(heads)),
+        value=selectors(width, heads, factor=heads if factor is None else factor),
         pattern="hard",
         mixing=routing(heads),
     )
@@ -64,12 +75,20 @@ def workspace(layer: str, tokens: int, width: int = 1) -> Construction:
         width: the content's width: 1 for values alone, 2 with presence flags.
 
     Raises:
-        ValueError: tokens or width below 1.
+        ValueError: tokens or width below 1, or another layer.
     """
+    require_sizes(layer, tokens, width)
+    readout = tuple(Block(f"P^{t} X", t * width, width) for t in range(tokens))
+    weights = WEIGHTS[layer](lambda t: shift(tokens, t), tokens, width)
+    return Construction(f"workspace/{layer}", "App. B.3", to_layer(weights), readout, width)
+
+
+def require_sizes(layer: str, tokens: int, width: int) -> None:
+    """A ValueError for a layer that is not in `WEIGHTS`, or tokens or width below 1."""
+    if layer not in WEIGHTS:
+        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
     if tokens < 1 or width < 1:
         raise ValueError(f"tokens and width must be at least 1, got {tokens} and {width}")
-    readout = tuple(Block(f"P^{t} X", t * width, width) for t in range(tokens))
-    return Construction(f"workspace/{layer}", "App. B.3", to_layer(WEIGHTS[layer](tokens, width)), readout, width)
 
 
 BATCH = 2**18
@@ -78,24 +97,33 @@ BATCH = 2**18
 
 @dataclass(frozen=True)
 class CountPairsNetwork:
-    """Attention that writes the workspace, then the MLP that counts: tokens in, counts out."""
+    """Attention that writes the workspace, then the MLP that counts: tokens in, counts out.
+
+    A causal workspace (`constructions.causal.workspace`) counts the pairs among the tokens so far.
+    """
 
     attention: Construction
-    mlp: PairCount
+    mlp: PairCount | ReluPairCount
 
     @property
     def module(self) -> nn.ModuleList:
         """All parameters, for counting and saving."""
         return nn.ModuleList([self.attention.layer, self.mlp])
 
+    @property
+    def slots(self) -> int:
+        """N_max."""
+        return len(self.attention.readout)
+
     def __call__(
-        self, x: Int[Tensor, "batch tokens"], present: Float[Tensor, "batch tokens"] | None = None
+        self, x: Integer[Tensor, "batch tokens"], present: Shaped[Tensor, "batch tokens"] | None = None
     ) -> Int[Tensor, "batch tokens"]:
-        """Counts (batch, tokens) for integer sequences (batch, tokens), by self-attention.
+        """Counts (batch, N) for integer sequences (batch, N), by self-attention; 0 at padding.
 
         Args:
-            x: the tokens, N_max to a sequence.
-            present: 1 where there is a token, 0 where there is padding; only for a network built with flags.
+            x: the tokens: N = N_max, or with flags any N from 1 to N_max.
+            present: 1 or True where there is a token, 0 or False where there is padding, whose x is then of no
+                account; None for tokens everywhere. Only for a network built with flags.
 
         Raises:
             ValueError: as `workspaces` and `counts`.
@@ -105,8 +133,8 @@ class CountPairsNetwork:
     @torch.no_grad()
     def workspaces(
         self,
-        x: Int[Tensor, "batch tokens"],
-        present: Float[Tensor, "batch tokens"] | None = None,
+        x: Integer[Tensor, "batch tokens"],
+        present: Shaped[Tensor, "batch tokens"] | None = None,
         *,
         share_pattern: bool = False,
     ) -> Float[Tensor, "batch tokens width"]:
@@ -119,24 +147,39 @@ class CountPairsNetwork:
                 a position-only layer, and much faster. Otherwise plain self-attention.
 
         Raises:
-            ValueError: tokens so large that a sum might not be an exact float64.
+            ValueError: no token, or more than N_max, or fewer without flags; flags other than 0 and 1, or for a network
+                without; tokens so large that a sum might not be an exact float64.
         """
-        if x.numel() == 0:
-            raise ValueError(f"no sequences: x has shape {tuple(x.shape)}")
-        largest, factor = max(int(x.max()), -int(x.min())), max(self.mlp.modulus + 2, self.attention.heads)
-        if largest * factor >= exact.LARGEST_INTEGER:
-            raise ValueError(f"tokens up to {largest} overflow float64 with M = {self.mlp.modulus}: reduce them mod M")
-        content = x.double().unsqueeze(-1)
-        if present is not None:
-            content = torch.cat((content, present.double().unsqueeze(-1)), dim=-1)
+        content, begin = self._content(x, present), int(self.attention.is_causal)
         layer, step = self.attention.layer, max(1, BATCH // content[0].numel() ** 2)
         positions = with_positions(torch.zeros_like(content[:1]))
-        rows = torch.empty(*x.shape, layer.out_dim, dtype=torch.float64)
+        rows = torch.empty(*content.shape[:2], layer.out_dim, dtype=torch.float64)
         for part, out in zip(content.split(step), rows.split(step), strict=True):
             inputs = with_positions(part)
             at = positions if share_pattern else inputs
-            out.copy_(layer(at, at, inputs))
-        return rows
+            out.copy_(layer(at, at, inputs, is_causal=self.attention.is_causal))
+        return rows[:, begin : begin + x.shape[1]]
+
+    def _content(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """[x], or [x, f] with flags, in float64, padded to N_max slots; a causal layer's begins with a row of 0."""
+        tokens, flags = x.shape[1], self.mlp.presence is not None
+        if x.numel() == 0:
+            raise ValueError(f"no sequences: x has shape {tuple(x.shape)}")
+        if tokens > self.slots or (tokens < self.slots and not flags):
+            accepted = f"1 to {self.slots}" if flags else f"{self.slots}, and fewer for a network with flags"
+            raise ValueError(f"{tokens} tokens: accepted are {accepted}")
+        if flags:
+            present = torch.ones_like(x) if present is None else present
+            if present.shape != x.shape or not bool(((present == 0) | (present == 1)).all()):
+                raise ValueError(f"present of shape {tuple(present.shape)}: expected 0 and 1 in shape {tuple(x.shape)}")
+            x = x.masked_fill(present == 0, 0)
+        elif present is not None:
+            raise ValueError("present is for a network with flags, and this one has none")
+        largest, factor = max(int(x.max()), -int(x.min())), max(self.mlp.modulus + 2, self.attention.heads)
+        if largest * factor >= exact.LARGEST_INTEGER:
+            raise ValueError(f"tokens up to {largest} overflow float64 with M = {self.mlp.modulus}: reduce them mod M")
+        content = torch.stack([part.double() for part in (x, present) if part is not None], dim=-1)
+        return F.pad(content, (0, 0, int(self.attention.is_causal), self.slots - tokens))
 
     @torch.no_grad()
     def counts(self, workspaces: Float[Tensor, "batch tokens width"]) -> Int[Tensor, "batch tokens"]:
@@ -169,7 +212,15 @@ def network(attention: Construction, modulus: int, coefficient: int, *, flags: b
         modulus: M, at least 1.
         coefficient: G, any integer.
         flags: use presence flags, so that sequences shorter than N_max, padded anywhere, are counted right too.
+
+    Raises:
+        ValueError: M below 1; flags without a workspace of width 2, or the other way round; a causal workspace without
+            flags, which BOS needs.
     """
+    if attention.width != 1 + flags:
+        raise ValueError(f"a workspace of width {attention.width} with flags={flags}: width 2 is for flags, 1 for none")
+    if attention.is_causal and not flags:
+        raise ValueError("a causal workspace needs flags=True: its first token must not be counted")
     starts = [block.start for block in attention.readout]
     mlp = PairCount(starts, attention.layer.out_dim, modulus, coefficient, [s + 1 for s in starts] if flags else None)
     return CountPairsNetwork(attention, mlp)

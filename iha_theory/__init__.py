@@ -5,7 +5,7 @@
 - `capacity`: the largest rank of each kind of attention, proved and measured.
 - `exact`: exact matrices over the rationals and modulo primes.
 - `position_only`: the weights of a position-only layer, to and from torch, and its exact operator.
-- `costs`: parameter counts, as formulas.
+- `costs`: parameters and FLOPs, as formulas and counted; where IHA needs fewer than MHA.
 - `cli`: the commands. It is the only part that imports from the other packages.
 
 Everything else in this package imports nothing from `synthetic`, `constructions` or `figures`.

@@ -4,8 +4,10 @@
 
 The count depends on x_i and on the histogram c of the residues only: with f[r] = sum_a c[a] c[(r - G a) mod M],
 CPM_i = f[-x_i mod M] (docs/results.md T8). Source: Sec. 4.3 and App. B.3, where G > 2M; here G is any integer.
+The causal variant (ledger E3) counts the pairs with j1, j2 <= i.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
@@ -26,10 +28,12 @@ class CountPairs:
     """The task CPM-3 for a modulus M and a coefficient G.
 
         CountPairs(5, -1).target(np.array([1, 4, 2])) == [1, 1, 2]
+        CountPairs(5, -1, causal=True).target(np.array([1, 4, 2])) == [0, 0, 2]
 
     Args:
         modulus: M >= 1, of any size.
         coefficient: G, any integer.
+        causal: token i counts only pairs with j1, j2 <= i.
 
     Raises:
         ValueError: M below 1, or one of them not an integer.
@@ -37,6 +41,7 @@ class CountPairs:
 
     modulus: int
     coefficient: int
+    causal: bool = False
 
     def __post_init__(self) -> None:
         for name in ("modulus", "coefficient"):
@@ -64,7 +69,9 @@ class CountPairs:
         if x.ndim not in (1, 2) or not 1 <= x.shape[-1] < 3_037_000_500:
             raise ValueError(f"x of shape {x.shape}: expected (tokens,) or (batch, tokens), with at least one token")
         residues = self._residues(np.atleast_2d(x))
-        if x.shape[-1] <= FEW and self.modulus <= 2**14:
+        if self.causal:
+            counts = self._causal(residues)
+        elif x.shape[-1] <= FEW and self.modulus <= 2**14:
             counts = self._together(residues)
         else:
             counts = np.empty(residues.shape, dtype=np.int64)
@@ -97,6 +104,23 @@ class CountPairs:
             c = np.bincount((r + offset).ravel(), minlength=self.modulus * len(r))
             g = self._times_coefficient(r)
             counts[start : start + step] = sum(c[(-r - g[:, [j]]) % self.modulus + offset] for j in range(r.shape[1]))
+        return counts
+
+    def _causal(self, residues: np.ndarray) -> np.ndarray:
+        """Causal counts, from the histogram c of the residues so far: CPM_i = sum_{j<=i} c[(-x_i - G x_j) mod M]."""
+        counts = np.empty(residues.shape, dtype=np.int64)
+        step = math.isqrt(2**22 // residues.shape[1]) + 1
+        for start in range(0, len(residues), step):
+            r = residues[start : start + step]
+            a, where = np.unique(r, return_inverse=True)
+            where, sequence = where.reshape(r.shape), np.arange(len(r))
+            c = np.zeros((len(r), len(a)), dtype=np.int64)
+            g, wanted = self._times_coefficient(r), -r % self.modulus
+            for i in range(r.shape[1]):
+                c[sequence, where[:, i]] += 1
+                rest = (wanted[:, [i]] - g[:, : i + 1]) % self.modulus
+                at = np.searchsorted(a[:-1], rest)
+                counts[start : start + step, i] = np.where(a[at] == rest, c[sequence[:, None], at], 0).sum(axis=1)
         return counts
 
     def _one(self, residues: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """What `iha-theory verify` runs: named groups of checks, as a list of steps.
 
 - `bank`: the polynomial filter bank on a graph; `every_matrix`: for all matrices at once, at large sizes.
-- `cpm3`: CPM-3 for every N_max.
+- `cpm3`: CPM-3 for every N_max. `causal`: the same, and filter banks, under the causal mask.
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
@@ -12,12 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from constructions.checks import CheckResult
-from constructions.suite import bank, better, convolution, cpm3, every_matrix, fewer_heads, inclusion, state_space
+from constructions.suite import (
+    bank,
+    better,
+    causal,
+    convolution,
+    cpm3,
+    every_matrix,
+    fewer_heads,
+    inclusion,
+    state_space,
+)
 from constructions.suite.mutants import Subject
 from synthetic.graphs import Graph, builtin
 
-GROUPS = ("bank", "cpm3", "inclusion", "strictness", "better", "convolution", "ssm")
-MODULES = (bank, every_matrix, cpm3, inclusion, better, fewer_heads, convolution, state_space)
+GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm")
+MODULES = (bank, every_matrix, cpm3, causal, inclusion, better, fewer_heads, convolution, state_space)
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
 TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
 N_MAX = range(1, 27)
@@ -61,6 +71,9 @@ def steps(
             out.append(Step("N = 128, k = 64", every_matrix.large_checks))
     if "cpm3" in groups:
         out += [Step(f"CPM-3, N_max = {n}", lambda n=n: cpm3.checks(n, tasks)) for n in n_max]
+    if "causal" in groups:
+        out += [Step(f"causal bank, k = {k}", lambda k=k: causal.bank_checks(k, exact_only)) for k in causal.TERMS]
+        out += [Step(f"causal CPM-3, N_max = {n}", lambda n=n: causal.cpm3_checks(n)) for n in causal.N_MAX]
     if "inclusion" in groups:
         out.append(Step("inclusion", lambda: inclusion.inclusion_checks(exact_only)))
     if "strictness" in groups and not exact_only:

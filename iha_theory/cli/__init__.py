@@ -4,6 +4,7 @@
 - `verify`: the construction checks and their mutants.
 - `heads`: lower bounds and achieved heads for a graph, and files of weights.
 - `capacity`: measured operator ranks against their bounds.
+- `costs`: parameters and FLOPs, formula and counted.
 - `figures`: pictures of results.
 - `output`: strict JSON, tables, progress.
 
@@ -18,9 +19,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from iha_theory import __version__
-from iha_theory.cli import capacity, figures, heads, verify
+from iha_theory.cli import capacity, costs, figures, heads, verify
 
-COMMANDS = (verify, heads, capacity, figures)
+COMMANDS = (verify, heads, capacity, costs, figures)
 
 # Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

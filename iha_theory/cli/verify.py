@@ -12,6 +12,7 @@ EPILOG = """\
 names:
   bank        [X, AX, ..., A^(k-1) X] by MHA with k heads and by IHA with ceil(sqrt k)
   cpm3        counting pairs with x_i + G x_j + x_l = 0 mod M, by N_max and ceil(sqrt N_max) heads
+  causal      the bank of a lower-triangular matrix, and CPM-3 over the tokens so far, under the causal mask
   inclusion   every MHA is an IHA
   strictness  some IHA is no MHA
   convolution any K x K convolution by K^2 MHA heads and K IHA heads, with certified lower bounds

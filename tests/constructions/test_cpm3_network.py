@@ -5,12 +5,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sympy import QQ
 
+from constructions.checks import exact_error
 from constructions.construction import count
 from constructions.cpm3 import WEIGHTS, network, workspace
 from constructions.suite.cpm3 import counts_errors, counts_exact, workspace_exact
+from iha_theory import exact
 from iha_theory.costs import ceil_sqrt, pair_count_parameters, workspace_parameters
-from synthetic.cpm3 import CountPairs
+from synthetic.cpm3 import CountPairs, all_sequences
 
 LAYERS = list(WEIGHTS)
 
@@ -58,6 +61,66 @@ def test_flags_leave_padding_out(layer, slots, modulus, coefficient, data):  # l
     assert not counts[~present].any()
 
 
+SLOTS = range(1, 18)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("slots", SLOTS)
+def test_every_length_up_to_n_max(layer, slots):  # ledger E9
+    """Every N <= N_max, padded at the end by the call, in front, or anywhere, with 0 a token and padding that is not 0.
+
+    The attention is exact for every content, and the MLP sees nothing else: so a mistake could only be in a hidden
+    unit, and all residues and flags that a unit can see are run, in all sequences of up to 3 tokens.
+    """
+    construction = workspace(layer, slots, width=2)
+    shifts = [exact.matrix(np.eye(slots, dtype=int)[(np.arange(slots) + t) % slots], QQ) for t in range(slots)]
+    assert construction.heads == (slots if layer == "mha" else ceil_sqrt(slots))
+    assert exact_error(construction, shifts) == 0
+    generator = np.random.default_rng(slots)
+    for modulus, coefficient in ((3, 8), (2, 5)):
+        net, task = network(construction, modulus, coefficient, flags=True), CountPairs(modulus, coefficient)
+        for tokens in range(1, slots + 1):
+            x = np.concatenate((generator.integers(0, 2 * modulus, (6, tokens)), np.zeros((1, tokens), dtype=np.int64)))
+            if tokens <= 3:
+                x = np.concatenate((x, *all_sequences(modulus, tokens)))
+            expected = task.target(x)
+            assert np.array_equal(net(torch.from_numpy(x)).numpy(), expected)
+            present = np.zeros((len(x), slots), dtype=bool)
+            present[0, -tokens:] = True
+            for row in present[1:]:
+                row[generator.permutation(slots)[:tokens]] = True
+            padded = generator.integers(0, 9, present.shape)
+            padded[present] = x.ravel()
+            given = torch.from_numpy(padded), torch.from_numpy(present)
+            for workspaces in (net.workspaces(*given), net.workspaces(*given, share_pattern=True)):
+                counts = net.counts(workspaces).numpy()
+                assert np.array_equal(counts[present], expected.ravel())
+                assert not counts[~present].any()
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("slots", [1, 2, 3, 4])
+def test_every_sequence_with_every_padding(layer, slots):
+    net = network(workspace(layer, slots, width=2), 3, 7, flags=True)
+    x = np.concatenate(list(all_sequences(3, slots)))
+    for present in np.concatenate(list(all_sequences(2, slots))).astype(bool):
+        mask = torch.from_numpy(np.broadcast_to(present, x.shape).copy())
+        counts = net.counts(net.workspaces(torch.from_numpy(x), mask, share_pattern=True)).numpy()
+        assert not counts[:, ~present].any()
+        if present.any():
+            assert np.array_equal(counts[:, present], CountPairs(3, 7).target(x[:, present]))
+
+
+def test_what_stands_in_padding_is_of_no_account():
+    net = network(workspace("iha", 3, width=2), 5, -1, flags=True)
+    x = torch.tensor([[1, -(2**62), 4], [2**62, 1, 4]])
+    for present in (x.abs() < 10, (x.abs() < 10).double(), (x.abs() < 10).to(torch.uint8)):
+        counts = net(x, present)
+        assert counts[x.abs() < 10].view(2, 2).tolist() == [CountPairs(5, -1).target(np.array([1, 4])).tolist()] * 2
+    tokens, present = torch.tensor([[200, 100]], dtype=torch.uint8), torch.ones(1, 2)
+    assert network(workspace("iha", 3, width=2), 7, 3, flags=True)(tokens, present).tolist() == [[1, 0]]  # case 7
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_heads_and_parameters(layer):
     for tokens in range(1, 27):
@@ -94,6 +157,25 @@ def test_what_is_refused():
             net(torch.tensor([[big, 1]]))
     with pytest.raises(ValueError, match="no sequences"):
         net(torch.zeros(0, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="unknown layer 'gqa': accepted are mha, iha"):
+        workspace("gqa", 2)
+    one = torch.ones(1, 1, dtype=torch.int64)
+    for x in (one, one.expand(1, 3)):
+        with pytest.raises(ValueError, match="tokens: accepted are 2"):
+            net(x)
+    with pytest.raises(ValueError, match="has none"):
+        net(one.expand(1, 2), one.expand(1, 2))
+    flagged = network(workspace("iha", 2, width=2), 7, 1, flags=True)
+    with pytest.raises(ValueError, match="3 tokens: accepted are 1 to 2"):
+        flagged(one.expand(1, 3))
+    for present in (2 * one, torch.tensor([[float("nan")]])):
+        with pytest.raises(ValueError, match="expected 0 and 1"):
+            flagged(one, present)
+    with pytest.raises(ValueError, match=r"shape \(1, 2\): expected"):
+        flagged._content(one, one.expand(1, 2))  # whose signature does not check shapes already
+    for width, flags in ((1, True), (2, False), (3, True)):
+        with pytest.raises(ValueError, match="width 2 is for flags"):
+            network(workspace("iha", 2, width=width), 7, 1, flags=flags)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

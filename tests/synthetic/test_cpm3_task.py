@@ -53,6 +53,34 @@ def test_the_count_is_the_definition(modulus, coefficient, x, way):
     assert got.tolist() == by_definition(x, modulus, coefficient)
 
 
+def causal_by_definition(x, modulus, coefficient):
+    return [
+        sum((x[i] + coefficient * x[j1] + x[j2]) % modulus == 0 for j1 in range(i + 1) for j2 in range(i + 1))
+        for i in range(len(x))
+    ]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(MODULI),
+    st.one_of(st.integers(-20, 20), st.integers(-(2**70), 2**70)),
+    st.lists(st.one_of(st.integers(-9, 9), st.integers(-(2**70), 2**70)), min_size=1, max_size=8),
+)
+def test_the_causal_count_is_the_definition(modulus, coefficient, x):
+    got = CountPairs(modulus, coefficient, causal=True).target(np.array([x, x[::-1]], dtype=object))
+    assert got.tolist() == [causal_by_definition(y, modulus, coefficient) for y in (x, x[::-1])]
+    assert got[0, -1] == CountPairs(modulus, coefficient).target(np.array(x, dtype=object))[-1]
+
+
+@pytest.mark.parametrize(("batch", "tokens"), [(5000, 3), (3, 70)])
+def test_causal_counts_of_many_and_of_long_sequences(batch, tokens):
+    x = np.random.default_rng(0).integers(-20, 20, (batch, tokens))
+    got = CountPairs(6, 13, causal=True).target(x)
+    for i in (0, batch // 2, batch - 1):
+        assert got[i].tolist() == causal_by_definition(x[i].tolist(), 6, 13)
+    assert CountPairs(6, 13, causal=True).target(x[:0]).shape == (0, tokens)
+
+
 @settings(deadline=None)
 @given(st.data(), st.sampled_from([np.int8, np.uint8, np.int16, np.uint32, np.int64, np.uint64]))
 def test_every_integer_dtype(data, dtype):

@@ -1,0 +1,16 @@
+"""What attention costs: parameters and FLOPs, as formulas and counted, and from which sizes on IHA needs fewer.
+
+- `formulas`: closed forms, for integers, sympy symbols and arrays alike, and the paper's beside them.
+- `counted`: FLOPs that a torch module spends, counted while it runs.
+- `crossovers`: where IHA is cheaper than MHA, exactly.
+"""
+
+from iha_theory.costs.formulas import (
+    bank_parameters,
+    ceil_sqrt,
+    mixing_parameters,
+    pair_count_parameters,
+    workspace_parameters,
+)
+
+__all__ = ["bank_parameters", "ceil_sqrt", "mixing_parameters", "pair_count_parameters", "workspace_parameters"]
