@@ -1,0 +1,199 @@
+"""How an MLP counts pairs, and whether it takes a workspace: E10 and T8."""
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from constructions.construction import Construction, count
+from constructions.cpm3 import CountPairsNetwork, workspace
+from constructions.histogram import HistogramCount, HistogramNetwork, histogram_parameters, histogram_units
+from constructions.histogram import network as histogram_network
+from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.mlp import PairCount, ReluPairCount, folds, largest_sum, least_knots, relu_pair_count_units, tents
+from iha_theory.attention.patterns import Pattern
+from synthetic.cpm3 import CountPairs, all_sequences
+
+EXHAUSTIVE = 3_000
+"""All M^N sequences are run where there are at most this many, and otherwise `SAMPLES` random ones."""
+SAMPLES = 8
+
+MOD = "ReLU(1 - (z mod M))"
+RELU = "ReLU"
+
+
+def one_unit_a_pair(
+    activation: str, tokens: int, modulus: int, coefficient: int, *, coefficient_off: int = 0, modulus_off: int = 0
+) -> Finding:
+    """Whether one hidden unit for each pair of slots counts the pairs.
+
+    With mod M in the activation: the built MLP against the task. With ReLU: whether a function of one knot tests z = 0
+    mod M for all the z there are.
+    """
+    if activation == MOD:
+        a = _attention(tokens)
+        mlp = PairCount([b.start for b in a.readout], tokens, modulus + modulus_off, coefficient + coefficient_off)
+        wrong, seen = _wrong(CountPairsNetwork(a, mlp), tokens, modulus, coefficient)
+        what = f"{tokens**2} units of {MOD} count {seen - wrong} of {seen} sequences right"
+        return Finding(wrong == 0, f"N = {tokens}, M = {modulus}, G = {coefficient}: {what}", {"wrong": wrong})
+    residues, g = range(modulus), coefficient % modulus
+    reached = {x + g * y + z for x in residues for y in residues for z in residues}
+    if reached != set(range(len(reached))):
+        raise ValueError("the bound on knots is for sums without holes")
+    knots = least_knots([int(z % modulus == 0) for z in range(len(reached))])
+    what = f"1[z = 0 mod {modulus}] on 0 .. {len(reached) - 1} takes {knots} ReLU units in a hidden layer, at least"
+    return Finding(knots <= 1, f"M = {modulus}, G = {coefficient}: {what}", {"knots": knots})
+
+
+def relu_count(
+    deep: bool,
+    tokens: int,
+    modulus: int,
+    coefficient: int,
+    *,
+    multiples_missing: int = 0,
+    units_off: int = 0,
+    coefficient_off: int = 0,
+) -> Finding:
+    """The MLP of ReLU units against the task; its units against the closed form, and against the least for M >= 4."""
+    a = _attention(tokens)
+    mlp = ReluPairCount([b.start for b in a.readout], tokens, modulus, coefficient + coefficient_off, deep=deep)
+    top = largest_sum(modulus, coefficient, modulus - 1)
+    if multiples_missing:
+        mlp.test = (folds if deep else tents)(max(modulus, 2), max(top - multiples_missing * modulus, 1))
+    wrong, seen = _wrong(CountPairsNetwork(a, mlp), tokens, modulus, coefficient)
+    units = relu_pair_count_units(tokens, modulus, coefficient, modulus - 1, deep=deep) + units_off
+    least = tokens**2 * least_knots([int(z % modulus == 0) for z in range(top + 1)])
+    is_least = deep or modulus < 4 or units == least
+    form = "folds" if deep else "tents"
+    what = f"{mlp.hidden_units} ReLUs ({form}; {units} by the formula) count {seen - wrong} of {seen} sequences right"
+    return Finding(
+        wrong == 0 and mlp.hidden_units == units and is_least,
+        f"N = {tokens}, M = {modulus}, G = {coefficient}: {what}",
+        {"wrong": wrong, "sequences": seen, "units": mlp.hidden_units, "least_of_one_layer": least},
+    )
+
+
+def one_head(
+    pattern: Pattern,
+    tokens: int,
+    modulus: int,
+    coefficient: int,
+    *,
+    squares_missing: int = 0,
+    units_off: int = 0,
+    coefficient_off: int = 0,
+) -> Finding:
+    """The histogram network against the task; its heads, units and parameters."""
+    net = histogram_network(tokens, modulus, coefficient + coefficient_off, pattern)
+    if squares_missing:
+        factor = 1 if pattern == "linear" else tokens
+        mlp = HistogramCount(max(1, tokens - squares_missing), modulus, coefficient, factor)
+        net = HistogramNetwork(net.attention, mlp, modulus)
+    wrong, seen = _wrong(net, tokens, modulus, coefficient)
+    units = histogram_units(tokens, modulus) + units_off
+    sized = squares_missing > 0 or (
+        net.mlp.hidden_units == units and count(net.module) == histogram_parameters(tokens, modulus)
+    )
+    what = (
+        f"{net.attention.num_heads} head of {pattern} attention and {net.mlp.hidden_units} ReLUs "
+        f"({units} by the formula) count {seen - wrong} of {seen} sequences right"
+    )
+    return Finding(
+        wrong == 0 and sized and net.attention.num_heads == 1,
+        f"N = {tokens}, M = {modulus}, G = {coefficient}: {what}",
+        {"wrong": wrong, "sequences": seen, "heads": net.attention.num_heads, "units": net.mlp.hidden_units},
+    )
+
+
+@cache
+def _attention(tokens: int) -> Construction:
+    return workspace("mha", tokens)
+
+
+def _wrong(net: CountPairsNetwork | HistogramNetwork, tokens: int, modulus: int, coefficient: int) -> tuple[int, int]:
+    """On how many sequences the counts are wrong, and how many there were."""
+    if modulus**tokens <= EXHAUSTIVE:
+        x = np.concatenate(list(all_sequences(modulus, tokens)))
+    else:
+        x = np.random.default_rng((tokens, modulus)).integers(0, modulus, (SAMPLES, tokens))
+        x[0], x[1] = 0, modulus - 1
+    counts = net(torch.from_numpy(x)).numpy()
+    return int((counts != CountPairs(modulus, coefficient).target(x)).any(1).sum()), len(x)
+
+
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        id="E10",
+        source="App. B.3",
+        claim=Claim(
+            "An MLP with one hidden unit for each pair of slots counts the pairs: N^2 activations of "
+            "z = x_0 + G x_s + x_t, summed.",
+            one_unit_a_pair,
+            cases={"activation": (MOD, RELU), "tokens": (3, 4), "modulus": (2, 3, 5), "coefficient": (5, 8, 11)},
+            given=lambda activation, tokens, modulus, coefficient: coefficient > 2 * modulus,
+            mutants={"G + 1 in the weights": {"coefficient_off": 1}, "mod M + 1": {"modulus_off": 1}},
+            wider={"activation": (MOD,), "tokens": range(1, 6), "modulus": range(1, 6), "coefficient": range(3, 30)},
+        ),
+        assumption=Assumption(
+            f"the activation is {MOD}, as App. B.3 has it: no ReLU takes remainders",
+            lambda activation, tokens, modulus, coefficient: activation == MOD,
+        ),
+        repaired=Claim(
+            "Linear layers and ReLU count the residues' pairs exactly, with Z = (2 + G mod M)(M - 1), K = floor(Z/M) "
+            "and p = ceil(log2(ceil(Z/M))): in one hidden layer of N^2 (3 K + 1 - max(0, 2 - Z mod M)) units for "
+            "M >= 3 (N^2 Z for M = 2, N^2 for M = 1), the least for M >= 4 if each pair is tested by itself; or in "
+            "p + 1 hidden layers of N^2 (2 p + 2) units in all (2 N^2 for M = 1).",
+            relu_count,
+            cases={
+                "deep": (False, True),
+                "tokens": (1, 2, 3, 16),
+                "modulus": (1, 2, 3, 4, 5, 7),
+                "coefficient": (-2, 5, 16),
+            },
+            mutants={
+                "a multiple of M left out": {"multiples_missing": 1},
+                "a unit less": {"units_off": -1},
+                "G + 1 in the weights": {"coefficient_off": 1},
+            },
+            wider={
+                "deep": (False, True),
+                "tokens": range(1, 7),
+                "modulus": range(1, 12),
+                "coefficient": range(-30, 31),
+            },
+        ),
+        note="The paper says which activation it takes, so its MLP counts right; but it is no ReLU MLP, and the number "
+        "of hidden units is not that of one. Proofs: constructions.mlp.",
+    ),
+    Statement(
+        id="T8",
+        source="docs/results.md T8",
+        claim=Claim(
+            "One head of MHA with uniform attention solves CPM-3 for every N and M, with an MLP of "
+            "M(M+1)/2 (1 + floor(N/2)) + 2M ReLUs that reads the token's one-hot residue beside the head's output. So "
+            "N_max heads against sqrt(N_max) is about the workspace of scalars, not about the task.",
+            one_head,
+            cases={
+                "pattern": ("linear", "softmax", "hard"),
+                "tokens": (1, 2, 3, 5, 9, 64),
+                "modulus": (1, 2, 3, 5),
+                "coefficient": (-2, 8, 11),
+            },
+            mutants={
+                "squares up to N - 2 only": {"squares_missing": 2},
+                "a unit less": {"units_off": -1},
+                "G + 1 in the weights": {"coefficient_off": 1},
+            },
+            wider={
+                "pattern": ("linear", "softmax", "hard"),
+                "tokens": range(1, 49),
+                "modulus": range(1, 9),
+                "coefficient": range(-30, 31),
+            },
+        ),
+        note="Linear attention gives the histogram itself, and every number in the MLP is then exact; softmax gives it "
+        "to rounding, and the outputs rounded to integers are exact within the proven bound. The head does not "
+        "carry the token's own residue: the residual connection does. Proof: constructions.histogram.",
+    ),
+)

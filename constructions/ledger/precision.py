@@ -1,0 +1,194 @@
+"""Temperatures and number formats: T9 and T10."""
+
+import math
+
+import torch
+
+from constructions import compact, precision
+from constructions.cpm3 import workspace
+from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.mlp import PairCount
+from constructions.temperature import hardest, rounds_exactly, soften, workspace_error
+from iha_theory.costs import ceil_sqrt
+
+JUST = 1e-6
+"""Just above and just below a temperature b: b +- 1e-6 (1 + b)."""
+WINDOW = 300
+"""So many tokens below the predicted limit are tried: all of them in bfloat16."""
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def finite_temperature(
+    layer: str, tokens: int, spread: int, *, others_off: int = 0, twice_off: int = 0, factor: float = 1.0
+) -> Finding:
+    """The workspace's error against (N - 1) D / (e^b + N - 1), and rounding just above and below the least b."""
+    others = tokens - 1 + others_off
+    least = math.log(others * (2 * spread - 1 + twice_off))
+    hard = workspace(layer, tokens)
+    x = torch.cat((hardest(tokens, spread), _sequences(tokens, spread)))
+    ratios = []
+    for b in (0.0, 1.0, least + 1.0):
+        bound = factor * others * spread / (math.exp(b) + others)
+        ratios.append(workspace_error(soften(hard, b), x) / bound)
+    cold, warm = (rounds_exactly(soften(hard, least + step), x) for step in _steps(least))
+    attained = all(abs(ratio - 1) < 1e-9 for ratio in ratios)
+    what = (
+        f"error over bound {min(ratios):.9f} to {max(ratios):.9f}; just above b = {least:.6f} rounding is "
+        f"{_exact(cold)}, just below {_exact(warm)}"
+    )
+    return Finding(
+        attained and cold and not warm, f"{layer}, N = {tokens}, D = {spread}: {what}", {"b": least, "ratios": ratios}
+    )
+
+
+def tokens_in(dtype: str, layer: str, tokens: int, *, bits_off: int = 0, factor_off: int = 0) -> Finding:
+    """The first token that the workspace copies wrong in a number format, against the prediction."""
+    bits = precision.significand_bits(DTYPES[dtype]) + bits_off
+    largest = precision.largest_token((1 if layer == "mha" else ceil_sqrt(tokens)) + factor_off, bits)
+    seen = range(max(0, largest - WINDOW), largest + 2)
+    wrong = precision.first_wrong_token(workspace(layer, tokens), DTYPES[dtype], seen)
+    what = f"tokens up to {largest} should be exact; the first one that is not, of those up to {seen[-1]}, is {wrong}"
+    return Finding(
+        wrong == largest + 1, f"{layer} in {dtype}, N = {tokens}: {what}", {"largest": largest, "wrong": wrong}
+    )
+
+
+def counts_in(dtype: str, *, more: int = 0) -> Finding:
+    """Which counts N^2 (M = 1, all pairs) the MLP gets right in a number format."""
+    bits = precision.significand_bits(DTYPES[dtype])
+    largest = precision.largest_tokens_counted(bits) + more
+    first = next(n for n in range(largest, 2 * largest) if not precision.holds(n**2, bits))
+    right = [n for n in (1, 2, largest - 1, largest) if _all_pairs(n, DTYPES[dtype]) == n**2]
+    beyond = _all_pairs(first, DTYPES[dtype])
+    what = (
+        f"N = {right} of 1, 2, {largest - 1}, {largest} are counted right; {first}^2 = {first**2} comes out as {beyond}"
+    )
+    return Finding(len(right) == 4 and beyond != first**2, f"{dtype}: {what}", {"largest": largest, "first": first})
+
+
+def compact_keys(
+    layer: str, tokens: int, spread: int, *, power: int = 2, turned: int = 0, colder: float = 1.0, coordinates: int = 2
+) -> Finding:
+    """The workspace by two coordinates a key: hard, softmax just above and below the least b, b's growth, sizes."""
+    built = compact.compact_workspace(layer, tokens)
+    if turned:
+        with torch.no_grad():
+            query = built.layer.q_proj.weight[:, 1:]
+            query.copy_(query.roll(turned, 1))
+    x = torch.cat((hardest(tokens, spread), _sequences(tokens, spread)))
+    error = 0.0 if layer == "iha-ties" else workspace_error(built, x)
+    least = colder * compact.least_inverse_temperature(layer, tokens, spread)
+    cold, warm = (rounds_exactly(soften(built, least + step), x) for step in _steps(least))
+    n = compact.keys_on_circle(layer, tokens)
+    growth = least / n**power / compact.temperature_constant(spread)
+    heads = tokens if layer == "mha" else ceil_sqrt(tokens)
+    bases = int(torch.linalg.matrix_rank(built.layer.q_proj.weight.unflatten(0, (built.heads, -1)).flatten(1)))
+    sized = built.heads == heads and built.layer.head_dim == coordinates and bases <= 2
+    sized = sized and built.parameters == compact.parameters(layer, tokens)
+    hard = "not run (ties)" if layer == "iha-ties" else f"off by {error:g}"
+    what = (
+        f"hard attention is {hard}; just above b = {least:.6g} rounding is {_exact(cold)}, just below "
+        f"{_exact(warm)}; b over its limit {growth:.4f}; {bases} base queries, {built.parameters} parameters"
+    )
+    return Finding(
+        error == 0 and cold and not warm and abs(growth - 1) <= 10 / n**2 and sized,
+        f"{layer}, N = {tokens}, D = {spread}: {what}",
+        {"error": error, "b": least, "growth": growth, "parameters": built.parameters, "heads": built.heads},
+    )
+
+
+def _sequences(tokens: int, spread: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(tokens)
+    return torch.randint(0, spread + 1, (20, tokens), generator=generator)
+
+
+def _steps(least: float) -> tuple[float, float]:
+    return JUST * (1 + least), -JUST * (1 + least)
+
+
+def _exact(is_exact: bool) -> str:
+    return "exact" if is_exact else "not exact"
+
+
+@torch.no_grad()
+def _all_pairs(slots: int, dtype: torch.dtype) -> float:
+    """The MLP's count for M = 1 and tokens 0, computed in a number format."""
+    mlp = PairCount(list(range(slots)), slots, 1, 0).to(dtype)
+    return float(mlp(torch.zeros(1, slots, dtype=dtype)))
+
+
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        id="T9",
+        source="docs/results.md T9",
+        claim=Claim(
+            "With softmax at logits b and 0 in place of hard attention, the workspace's largest error is "
+            "(N - 1) D / (e^b + N - 1) with D = max x - min x, for MHA and IHA alike; rounding gives all integer "
+            "tokens of spread D >= 1 back if and only if b > log((N - 1)(2 D - 1)), N >= 2.",
+            finite_temperature,
+            cases={"layer": ("mha", "iha"), "tokens": (2, 3, 5, 9, 17), "spread": (1, 2, 7)},
+            mutants={
+                "N for N - 1": {"others_off": 1},
+                "2 D for 2 D - 1": {"twice_off": 1},
+                "half the error": {"factor": 0.5},
+            },
+            wider={"layer": ("mha", "iha"), "tokens": range(2, 27), "spread": range(1, 40)},
+        ),
+        note="MHA has one match a row; IHA has H among N H virtual keys, and values with a factor H: the same number "
+        "comes out. The bound is attained, so the b is the least one. Proof: constructions.temperature.",
+    ),
+    Statement(
+        id="T9-tokens",
+        source="docs/results.md T9",
+        claim=Claim(
+            "In a number format with a significand of p bits hard attention writes the workspace exactly for tokens up "
+            "to 2^p by MHA, and by IHA with H <= 2^((p-1)/2) up to the first x for which H x takes more than p bits "
+            "(2^p if H is a power of two, never less than 2^p / H); N plays no other part.",
+            tokens_in,
+            cases={"dtype": tuple(DTYPES), "layer": ("mha", "iha"), "tokens": (1, 4, 9, 17)},
+            given=lambda dtype, layer, tokens: (
+                layer == "mha" or 2 * ceil_sqrt(tokens) ** 2 <= 2 ** precision.significand_bits(DTYPES[dtype])
+            ),
+            mutants={"a bit more": {"bits_off": 1}, "a bit less": {"bits_off": -1}, "values H + 1": {"factor_off": 1}},
+            wider={"dtype": tuple(DTYPES), "layer": ("mha", "iha"), "tokens": range(1, 27)},
+        ),
+        note="float32: 16,777,216 by MHA, 5,592,406 by IHA with 3 heads; bfloat16: 256 and 86. More heads can do "
+        "better by luck: with 17 heads in bfloat16, 17 x is not held for x = 17, but its copy rounds back. Proof: "
+        "constructions.precision.",
+    ),
+    Statement(
+        id="T9-counts",
+        source="docs/results.md T9",
+        claim=Claim(
+            "In a number format with a significand of p bits the MLP counts up to N = floor(2^(p/2)) tokens right, and "
+            "not all counts beyond (bfloat16: 16, float16: 45).",
+            counts_in,
+            cases={"dtype": ("bfloat16", "float16")},
+            mutants={"a few tokens more": {"more": 2}},
+        ),
+        note="float32: 4096, by the same proof in constructions.precision; its N^2 hidden units are too many to build.",
+    ),
+    Statement(
+        id="T10",
+        source="docs/results.md T10",
+        claim=Claim(
+            "Keys of two coordinates, points on a circle of n places, write the workspace: N heads of MHA (n = N) or "
+            "ceil(sqrt N) of IHA without ties (n = N H) by hard attention, with base queries that span two dimensions; "
+            "or IHA with the ties of App. B.3 (n = N) by softmax only. Softmax rounds exactly above the b at which the "
+            "weights of other tokens are 1/(2 D - 1) of the right one's and not below, and b / n^2 tends to a "
+            "constant, with a relative difference of at most 10/n^2.",
+            compact_keys,
+            cases={"layer": tuple(compact.WEIGHTS), "tokens": (3, 4, 5, 9, 16, 25), "spread": (1, 3)},
+            mutants={
+                "b grows like n": {"power": 1},
+                "queries one place on": {"turned": 1},
+                "b a thousandth less": {"colder": 0.999},
+            },
+            wider={"layer": tuple(compact.WEIGHTS), "tokens": range(3, 33), "spread": range(1, 6)},
+        ),
+        note="Logits that are equal on paper are not in floating point, so IHA's ties do not survive hard attention: "
+        "its virtual keys get places of their own, for which b grows like N^3 (N^2 with ties and softmax). Queries and "
+        "keys shrink to 2 coordinates a head, and the attention parameters of MHA are then at most 5 times IHA's, no "
+        "longer about sqrt N times. Proof: constructions.compact.",
+    ),
+)
