@@ -4,7 +4,7 @@
 - `polynomial`, `reduced`, `tiled`, `two_layer`, `approximate`, `product_fit`: the filter bank.
 - `cpm3`, `causal`, `histogram`, `mlp`: CPM-3, and its network behind the attention; filter banks under a causal mask.
 - `temperature`, `compact`: softmax in place of hard attention; positions in two numbers.
-- `convolution`, `state_space`, `inclusion`, `content`: other targets; MHA in IHA; content in the queries.
+- `convolution`, `state_space`, `inclusion`, `content` (folder): other targets; MHA in IHA; content in the queries.
 - `checks`, `measure`: a construction against an independent answer. `suite`: the checks that `iha-theory verify` runs.
 - `head_counts`, `exact_heads`, `approximate_heads`, `weight_files`: heads for a given graph, and files of weights.
 - `ledger`: every statement of the theory, with a verdict computed when asked.

@@ -144,7 +144,7 @@ def limit_heads(a: Any, terms: int, width: int) -> int:
     Theorem (docs/content.md, Theorem 3). It is r - 1 if d <= N (r - 2) + m(A), with m(A) the largest geometric
     multiplicity of a real eigenvalue (0 if there is none), and r otherwise. So it is r - 1 for r >= 3 and d <= N; for
     r = 2 one head is enough if and only if some real eigenvalue has d independent eigenvectors. For IHA the root of
-    this, rounded up, is a lower bound, and reached for r >= 3 and d <= N (`constructions.content.iha_family`).
+    this, rounded up, is a lower bound, and reached for r >= 3 and d <= N (`constructions.content.families.iha_family`).
 
     Args:
         a: A, as in `eigenvalues`.

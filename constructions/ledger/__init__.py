@@ -1,1 +1,75 @@
-"""The ledger: every statement of the theory of the paper, and of ours, with a verdict computed when asked."""
+"""The ledger: every statement of the paper's theory, and of ours, with a verdict computed when asked.
+
+- `statement`: what a statement, a claim and a verdict are.
+- `inclusion`, `strictness`, `bank`, `workspace`, `causal`, `counting`, `costs` (with `compute`), `reported`: the
+  paper's statements, by topic.
+- `bounds`, `structure`, `beyond`, `precision`, `content`: what this project adds (docs/results.md).
+- `page`: a statement as text; the README's table.
+
+A module here holds `STATEMENTS`; making it computes nothing.
+"""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from constructions.ledger import (
+    bank,
+    beyond,
+    bounds,
+    causal,
+    content,
+    costs,
+    counting,
+    inclusion,
+    precision,
+    reported,
+    strictness,
+    structure,
+    workspace,
+)
+from constructions.ledger.statement import Judgement, Statement, Verdict, check, judge, refused
+
+__all__ = ["Judgement", "Statement", "Verdict", "check", "judge", "refused", "select", "statements"]
+
+MODULES = (
+    inclusion,
+    strictness,
+    bank,
+    workspace,
+    causal,
+    counting,
+    costs,
+    reported,
+    bounds,
+    structure,
+    beyond,
+    precision,
+    content,
+)
+
+
+def statements() -> list[Statement]:
+    """All statements: E1, E2, ... (the paper's that need a word), P-... (its others), T1, T2, ... (ours)."""
+    return sorted((s for module in MODULES for s in module.STATEMENTS), key=_order)
+
+
+def _order(statement: Statement) -> tuple[str, int, str]:
+    number = re.match(r"[A-Z](\d+)", statement.id)
+    return statement.id[0], int(number[1]) if number else 0, statement.id
+
+
+def select(ids: Sequence[str]) -> list[Statement]:
+    """The statements with these ids, in the ledger's order; all for none. Case does not matter.
+
+    Raises:
+        ValueError: an unknown id.
+    """
+    found = {s.id.lower(): s for s in statements()}
+    for name in ids:
+        if name.lower() not in found:
+            near = get_close_matches(name.lower(), found, n=3, cutoff=0.4)
+            accepted = [found[n].id for n in near] or ["E1, E2, ...", "T1, T2, ...", "P-..."]
+            raise ValueError(f"unknown statement {name!r}: did you mean {', '.join(accepted)}? `claims --list` has all")
+    wanted = {name.lower() for name in ids}
+    return [s for key, s in found.items() if not wanted or key in wanted]

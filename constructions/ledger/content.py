@@ -14,7 +14,8 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from constructions import reduced
-from constructions.content import (
+from constructions.content.exact_layer import ExactLayer, with_positions
+from constructions.content.families import (
     ContentWeights,
     iha_family,
     mha_family,
@@ -22,9 +23,8 @@ from constructions.content import (
     predicted_error,
     softmax_family,
 )
-from constructions.content_exact import ExactLayer, with_positions
-from constructions.content_steps import beyond_affine
-from constructions.content_training import population_error, train
+from constructions.content.steps import beyond_affine
+from constructions.content.training import population_error, train
 from constructions.ledger.statement import Claim, Finding, Statement
 from constructions.measure import exact_gap
 from iha_theory import exact, position_only

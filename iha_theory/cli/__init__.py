@@ -2,6 +2,7 @@
 
 - `main` (here): the parser; errors of one line; exit codes 0 (all holds), 1 (something does not), 2 (bad usage).
 - `verify`: the construction checks and their mutants.
+- `claims`: the ledger of statements.
 - `heads`: lower bounds and achieved heads for a graph, and files of weights.
 - `capacity`: measured operator ranks against their bounds.
 - `costs`: parameters and FLOPs, formula and counted.
@@ -19,9 +20,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from iha_theory import __version__
-from iha_theory.cli import capacity, costs, figures, heads, verify
+from iha_theory.cli import capacity, claims, costs, figures, heads, verify
 
-COMMANDS = (verify, heads, capacity, costs, figures)
+COMMANDS = (verify, claims, heads, capacity, costs, figures)
 
 # Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

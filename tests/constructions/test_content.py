@@ -7,11 +7,18 @@ import pytest
 import torch
 from sympy import QQ
 
-from constructions.content import ContentWeights, iha_family, mha_family, one_head, predicted_error, softmax_family
-from constructions.content_exact import ExactLayer, rationals
-from constructions.content_exact import with_positions as exact_input
-from constructions.content_steps import beyond_affine
-from constructions.content_training import population_error, train
+from constructions.content.exact_layer import ExactLayer, rationals
+from constructions.content.exact_layer import with_positions as exact_input
+from constructions.content.families import (
+    ContentWeights,
+    iha_family,
+    mha_family,
+    one_head,
+    predicted_error,
+    softmax_family,
+)
+from constructions.content.steps import beyond_affine
+from constructions.content.training import population_error, train
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.bounds import error_floor, spectrum
 from iha_theory.content_bounds import content_floor

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 from torch import Tensor
 
-from constructions.content import ContentWeights
+from constructions.content.families import ContentWeights
 
 
 def population_error(weights: ContentWeights, bank: Float[Tensor, "k N N"], kurtosis: float = 3.0) -> Float[Tensor, ""]:
