@@ -1,9 +1,9 @@
 """The ledger: every statement of the paper's theory, and of ours, with a verdict computed when asked.
 
 - `statement`: what a statement, a claim and a verdict are.
-- `inclusion`, `strictness`, `bank`, `workspace`, `causal`, `counting`, `costs` (with `compute`), `reported`: the
-  paper's statements, by topic.
-- `bounds`, `structure`, `beyond`, `precision`, `content`: what this project adds (docs/results.md).
+- `inclusion`, `definitions`, `strictness`, `bank`, `rank`, `order`, `workspace`, `causal`, `counting`, `costs`,
+  `compute`, `reported`: the paper's statements, by topic.
+- `bounds`, `structure`, `beyond`, `start`, `precision`, `content`, `limits`: what this project adds (docs/results.md).
 - `page`: a statement as text; the README's table.
 
 A module here holds `STATEMENTS`; making it computes nothing.
@@ -18,12 +18,18 @@ from constructions.ledger import (
     beyond,
     bounds,
     causal,
+    compute,
     content,
     costs,
     counting,
+    definitions,
     inclusion,
+    limits,
+    order,
     precision,
+    rank,
     reported,
+    start,
     strictness,
     structure,
     workspace,
@@ -34,18 +40,24 @@ __all__ = ["Judgement", "Statement", "Verdict", "check", "judge", "refused", "se
 
 MODULES = (
     inclusion,
+    definitions,
     strictness,
     bank,
+    rank,
+    order,
     workspace,
     causal,
     counting,
     costs,
+    compute,
     reported,
     bounds,
     structure,
     beyond,
+    start,
     precision,
     content,
+    limits,
 )
 
 

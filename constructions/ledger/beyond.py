@@ -209,10 +209,10 @@ LAYERS = tuple(PRODUCTS)
 STATEMENTS = (
     Statement(
         id="T6",
-        source="docs/results.md",
+        source="docs/results.md T6",
         claim=Claim(
-            text="IHA with H = ceil(sqrt k) heads is the bank with P pseudo-heads, P the least with ceil(H/P)^2 <= H; "
-            "it forms 1, 1.5, 2, 1.6 times k attention maps for k = 16, 36, 64, 100, where P = H forms 4, 6, 8, 10",
+            text="IHA with H = ceil(sqrt k) heads makes the bank with the least P for which ceil(H/P)^2 <= H: 1, 1.5, "
+            "2, 1.6 times k attention maps for k = 16, 36, 64, 100, where P = H forms 4, 6, 8, 10 times k",
             test=tiles_make_bank,
             cases={"terms": (1, 2, 4, 5, 9, 16, 36, 49, 64, 100), "seed": (0,)},
             mutants={"ceil(H/P) <= H": {"side": 1}, "tiles smaller by one": {"trimmed": 1}},
@@ -226,14 +226,15 @@ STATEMENTS = (
             cases={"heads": (1, 2, 3, 4, 5)},
             mutants={"one pseudo-head more": {"more": 1}},
         ),
-        note="The rule's P is not the least: with an output projection ceil(sqrt H) always do, and without one for H = "
-        "3 and 7 too (constructions.tiled). What no layer of rank k can do is to form fewer than k maps.",
+        note="A layer of rank r forms at least r attention maps, H P^2 >= r (T1), so P >= sqrt H for r = H^2. With "
+        "an output projection P = ceil(sqrt H) is reached for every H; without one it is for H = 3 and 7, "
+        "where the rule's P is larger, but not by tiles for all H (constructions.tiled).",
     ),
     Statement(
         id="T7",
-        source="docs/results.md",
+        source="docs/results.md T7",
         claim=Claim(
-            text="two layers of MHA with ceil(sqrt k) heads each are the bank, with twice IHA's query and key weights",
+            text="two layers of MHA with ceil(sqrt k) heads each make the bank, with twice IHA's query and key weights",
             test=two_layers_make_bank,
             cases={"graph": ("path:3", "random:4", "petersen"), "terms": (1, 2, 4, 5, 9, 10)},
             mutants={"A^(h(H-1))": {"stride": -1}, "a head less": {"fewer": 1}, "as many weights": {"copies": 1}},
@@ -250,7 +251,7 @@ STATEMENTS = (
     ),
     Statement(
         id="T12",
-        source="docs/results.md",
+        source="docs/results.md T12",
         claim=Claim(
             text="any K x K convolution is a layer of MHA with K^2 heads and of IHA with K",
             test=layer_is_convolution,
@@ -270,7 +271,7 @@ STATEMENTS = (
     ),
     Statement(
         id="T13",
-        source="docs/results.md",
+        source="docs/results.md T13",
         claim=Claim(
             text="a linear state-space model of order n (n + 1 for n with feedthrough) is a layer of MHA with n heads "
             "and of IHA with ceil(sqrt n)",

@@ -211,15 +211,16 @@ STATEMENTS = (
         id="T1",
         source="docs/bounds.md, Theorem 1",
         claim=Claim(
-            text="the largest operator Schmidt rank is H for MHA, multi- and grouped-query, Talking-Heads and "
-            "differential attention, min(H^2, H P^2) for IHA (H P with per-head collapse), H^2 for two layers of MHA, "
-            "H d_v for 2-simplicial attention; generic parameters reach it",
+            text="with positions only in queries and keys the largest operator Schmidt rank is H for MHA and its "
+            "relatives, min(H^2, H P^2) for IHA, H^2 for two layers of MHA, H d_v for 2-simplicial attention",
             test=capacity_reached,
             cases={"layer": CAPACITIES, "heads": (1, 2, 3, 4)},
             given=_has_row,
             mutants={"H P for global collapse": {"maps": 1}, "H for H^2": {"squares": 1}, "one more": {"more": 1}},
         ),
-        note="That no parameters exceed it is proved in iha_theory.capacity; here generic ones are measured.",
+        note="The relatives are multi- and grouped-query attention, Talking-Heads and differential attention; with "
+        "per-head collapse IHA has min(H^2, H P). Generic parameters reach these ranks: here they are "
+        "measured. That no parameters exceed them is proved in iha_theory.capacity.",
     ),
     Statement(
         id="T2",
@@ -247,7 +248,8 @@ STATEMENTS = (
         id="T3",
         source="docs/bounds.md, Theorem 3",
         claim=Claim(
-            text="linear MHA with R heads attains the squared error sum_{i>R} s_i^2 / sum s_i^2",
+            text="linear MHA with R heads attains the relative squared error sum_{i>R} s_i^2 / sum s_i^2, s_i the "
+            "singular values of the target's realignment",
             test=floor_attained,
             cases={"graph": ("orthogonal:8", "random:6"), "terms": (2, 5, 9), "heads": (1, 2, 4)},
             given=lambda graph, terms, heads: heads < terms,
@@ -266,9 +268,8 @@ STATEMENTS = (
         id="T4",
         source="docs/bounds.md, Theorem 4",
         claim=Claim(
-            text="16 unit-norm powers within relative errors 1e-1, 1e-2, 1e-4, 1e-8 take 4, 7, 11, 16 MHA heads "
-            "(karate), 5, 8, 12, 16 (les miserables), 16 (directed 16-cycle), 3 (Petersen), and their square roots, "
-            "rounded up, in IHA with wide heads",
+            text="16 unit-norm powers of karate within relative errors 1e-1, 1e-2, 1e-4, 1e-8 take 4, 7, 11, 16 MHA "
+            "heads, and their square roots, rounded up, in IHA with wide heads (three other graphs likewise)",
             test=heads_within,
             cases={"graph": tuple(HEADS_AT), "tolerance": TOLERANCES},
             mutants={"a head less": {"fewer": 1}},
@@ -280,6 +281,8 @@ STATEMENTS = (
             cases={"graph": tuple(HEADS_AT), "tolerance": TOLERANCES},
             mutants={"a head less is too few, from one more on": {"more": 1}},
         ),
-        note="Undirected graphs are symmetric-normalised. From singular values in float64, so not certified.",
+        note="The others: les miserables 5, 8, 12, 16; directed 16-cycle 16 at all; Petersen 3 at all. Wide heads "
+        "have queries and keys of width H N. Undirected graphs are symmetric-normalised. From singular values "
+        "in float64, so not certified.",
     ),
 )

@@ -123,17 +123,18 @@ STATEMENTS = (
             triangular,
         ),
         repaired=Claim(
-            text="under the causal mask the bank is right if and only if k = 1 or A is lower-triangular, for MHA and "
-            "for IHA; in the virtual order, IHA that reads query row j = 1 needs a strictly lower-triangular A, and "
-            "one that reads j = P does not",
+            text="under the causal mask the bank is right if and only if k = 1 or A is lower-triangular; strictly "
+            "lower for IHA in the virtual order that reads query row j = 1",
             test=masked_where_triangular,
             cases=MASKED | {"row": ("first", "last")} | SMALL,
             given=_matrices,
             mutants={"A upper-triangular": {"transposed": True}},
             wider=MASKED | {"row": ("first", "last")} | LARGER,
         ),
-        note="For another A no causal layer of any kind has the bank: row i of A X would depend on a later token. All "
-        "0/1 matrices with N <= 2 are tried. Proof: constructions.causal.",
+        note="In token order A must be lower-triangular; in the virtual order with query row j = 1 strictly so, "
+        "since that row misses pseudo-keys of its own token; with row j = P it need not be. For another A no "
+        "causal layer of any kind has the bank: row i of A X would depend on a later token. All 0/1 matrices "
+        "with N <= 2 are tried. Proof: constructions.causal.",
     ),
     Statement(
         id="E3-cpm3",
@@ -146,9 +147,9 @@ STATEMENTS = (
             mutants={"G + 2 in the MLP": {"more": 2}},
         ),
         repaired=Claim(
-            text="with a token of content 0 in front at which the shift stops, and presence flags, N_max heads of MHA "
-            "and ceil(sqrt N_max) of IHA under the causal mask count the pairs with j1, j2 <= i, for every N <= N_max, "
-            "padded anywhere, with 0 a legal token, in token and in virtual order",
+            text="with a token of content 0 in front, at which the shift stops, and presence flags, N_max heads of "
+            "MHA and ceil(sqrt N_max) of IHA under the mask count the pairs with j1, j2 <= i, for every N <= "
+            "N_max",
             test=partial(every_length, is_causal=True),
             cases=EVERY_N_MAX | {"causality": ("token", "virtual")},
             mutants={
@@ -158,7 +159,8 @@ STATEMENTS = (
             },
             wider=EVERY_N_MAX | {"causality": ("token", "virtual")} | ANY_TASK,
         ),
-        note="Hard attention cannot leave a row empty, so without such a token a row that has no match shows a mean of "
-        "what it sees. Proof: constructions.causal.",
+        note="Hard attention cannot leave a row empty, so without such a token a row that has no match shows a mean "
+        "of what it sees. The repair is right padded anywhere, with 0 a legal token, in token and in virtual "
+        "order. Proof: constructions.causal.",
     ),
 )

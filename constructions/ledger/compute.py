@@ -159,29 +159,30 @@ STATEMENTS = (
         id="E12",
         source="Sec. 4 (what the head counts suggest)",
         claim=Claim(
-            text="Fewer heads are less compute: the attention of IHA's ceil(sqrt k) heads takes no more FLOPs than that"
-            " of MHA's k, k >= 2.",
+            text="fewer heads are less compute: the attention of IHA's ceil(sqrt k) heads takes no more FLOPs than "
+            "that of MHA's k, k >= 2",
             test=fewer_heads_cost_less,
             cases=_BANKS,
             given=lambda width, terms: terms >= 2,
             mutants={},
         ),
         repaired=Claim(
-            text="With P about sqrt H (docs/results.md T6) it takes at most 8/3 (N + dH) / (N + d) times as many; with"
-            " the paper's P = H, H^3 maps for k, at least sqrt k (N + dH) / (N + d) times as many.",
+            text="with P about sqrt H (T6) IHA's attention takes at most 8/3 (N + dH) / (N + d) times the FLOPs of "
+            "MHA's; with the paper's P = H at least sqrt k (N + dH) / (N + d) times",
             test=tiled_cost,
             cases=_BANKS,
             mutants={"P = H": {"layer": "iha"}, "at most twice": {"factor": (2, 1)}},
             wider={"width": range(1, 5), "terms": range(1, 200)},
         ),
-        note="H P^2 maps of N x N, with values of width dH in a head. See T-compute for the whole layer.",
+        note="H P^2 maps of N x N, with values of width dH in a head; T6 has the fewest maps. See T-compute for the "
+        "whole layer.",
     ),
     Statement(
         id="T-compute",
         source="iha_theory.costs.crossovers, docs/results.md T6",
         claim=Claim(
-            text="For no N, d, k has the paper's IHA for the bank fewer FLOPs than MHA, projections and mixing"
-            " included; the tiled IHA forms between 1 and 8/3 times MHA's maps.",
+            text="for no N, d, k has the paper's IHA for the bank fewer FLOPs than MHA; the tiled IHA (T6) forms "
+            "between 1 and 8/3 times MHA's attention maps",
             test=paper_saves_no_flops,
             cases={"limit": (1, 10, 1000, 10**6)},
             mutants={
@@ -190,13 +191,16 @@ STATEMENTS = (
                 "at most twice": {"factor": (2, 1)},
             },
         ),
-        note="The leading term of the difference at k = H^2 is 2H(H-1)(H-2) N^3.",
+        note="FLOPs of the whole layer, projections and mixing included. The leading term of the difference at k = "
+        "H^2 is 2H(H-1)(H-2) N^3. Maps: H P^2 >= k (T6); with s = floor(sqrt H), P <= s + 2 and k > (H-1)^2, "
+        "so H P^2 / k <= s^2 (s+2)^2 / (s^2-1)^2, which falls with s and is below 8/3 from s = 4 on; all "
+        "smaller H are tried.",
     ),
     Statement(
         id="P-attention-cost",
         source="Sec. 4, App. C",
         claim=Claim(
-            text="IHA's attention costs O(P^2 N^2 d) a head: the term in N^2 of the layer's FLOPs is 4 P^2 N^2 d.",
+            text="IHA's attention costs O(P^2 N^2 d) a head: the term in N^2 of a head's FLOPs is 4 P^2 N^2 d",
             test=quadratic_part,
             cases={
                 "heads": (1, 2, 3),
@@ -219,8 +223,8 @@ STATEMENTS = (
         id="P-schedule",
         source="App. C",
         claim=Claim(
-            text="Four IHA layers with a window of N / (2P^2) tokens and one global MHA layer cost 3/5 of five global"
-            " MHA layers, up to edge effects.",
+            text="four IHA layers with a window of N / (2P^2) tokens and one global MHA layer cost 3/5 of five global "
+            "MHA layers, up to edge effects",
             test=schedule,
             cases={"counted": ("causal", "square"), "pseudo_heads": (1, 2, 4, 8), "tokens": (128, 512)},
             mutants={
@@ -236,17 +240,18 @@ STATEMENTS = (
             lambda counted, pseudo_heads, tokens: counted == "square",
         ),
         repaired=Claim(
-            text="With causal pairs counted alike in both kinds of layer the schedule costs 1 - 1/(5P^2) of global MHA,"
-            " up to 1/N: it matches its FLOPs, as it is meant to, and does not save two fifths.",
+            text="with causal pairs counted alike in both kinds of layer the schedule costs 1 - 1/(5P^2) of global "
+            "MHA, up to 1/N",
             test=schedule_counted_alike,
             cases={"pseudo_heads": (1, 2, 4, 8), "tokens": (128, 512)},
             mutants={"no edge effect": {"share": 0}, "3/5": {"share": 2}},
             given=_whole_window,
             wider={"pseudo_heads": (1, 2, 3, 4), "tokens": range(288, 1200, 288)},
         ),
-        note="A window layer has P^2 (N W - W(W-1)/2) = N^2/2 - N^2/(8P^2) + N/4 causal pairs with W = N/(2P^2); a"
-        " global layer N(N+1)/2, or N^2 counted in full. Counted in full the cost is 3/5 - 1/(10P^2) + 1/(5N); it tends"
-        " to exactly 3/5 only as P grows too, or if every query is counted with W keys. Projections and mixing are left"
-        " out.",
+        note="So the schedule matches the FLOPs of global MHA, as it is meant to, and does not save two fifths. A "
+        "window layer has P^2 (N W - W(W-1)/2) = N^2/2 - N^2/(8P^2) + N/4 causal pairs with W = N/(2P^2); a "
+        "global layer N(N+1)/2, or N^2 counted in full. Counted in full the cost is 3/5 - 1/(10P^2) + 1/(5N); "
+        "it tends to exactly 3/5 only as P grows too, or if every query is counted with W keys. Projections "
+        "and mixing are left out.",
     ),
 )

@@ -1,7 +1,4 @@
-"""Parameters: what the paper counts, against `numel()` of the layers that are built (App. B.2 and B.3).
-
-Attention's compute is in `constructions.ledger.compute`, whose statements are among this module's.
-"""
+"""Parameters: what the paper counts, against `numel()` of the layers that are built (App. B.2 and B.3)."""
 
 from functools import cache
 from typing import Any
@@ -13,7 +10,6 @@ from constructions import cpm3
 from constructions.construction import count
 from constructions.cpm3 import CountPairsNetwork
 from constructions.layer_costs import COEFFICIENT, MODULUS, build
-from constructions.ledger import compute
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from constructions.mlp import PairCount
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
@@ -180,13 +176,14 @@ STATEMENTS = (
         id="E2",
         source="App. B.3",
         claim=Claim(
-            text="The MHA network for CPM-3 has 2N^3 + N^3 parameters in attention and (N+1)N(N-1) + N^2 in the MLP.",
+            text="the MHA network for CPM-3 has 2N^3 + N^3 parameters in attention and (N+1)N(N-1) + N^2 in the MLP",
             test=cpm3_mha_printed,
             cases={"tokens": _TOKENS},
             mutants={},
         ),
         repaired=Claim(
-            text="2N^2 (N+1) in queries and keys, N (N+1) in values, N^2 (N+1) in the MLP.",
+            text="the MHA network for CPM-3 has 2N^2 (N+1) parameters in queries and keys, N (N+1) in values, N^2 "
+            "(N+1) in the MLP",
             test=cpm3_mha_right,
             cases={"tokens": _TOKENS},
             mutants={"values N^3": {"values_power": 3}, "queries and keys without content": {"inputs": 0}},
@@ -200,8 +197,8 @@ STATEMENTS = (
         id="E11",
         source="App. B.3",
         claim=Claim(
-            text="The IHA network for CPM-3 has at most 37 N^2.5 + N^2 (N-1) + N^2 parameters, by the paper's count and"
-            " by the right one.",
+            text="the IHA network for CPM-3 has at most 37 N^2.5 + N^2 (N-1) + N^2 parameters, by the paper's count "
+            "and by the right one",
             test=total_bound,
             cases={"counts": ("printed", "built"), "largest": (1, 2, 10, 1000, 10**6)},
             mutants={
@@ -220,7 +217,7 @@ STATEMENTS = (
         id="P-bank-parameters-mha",
         source="Sec. 4.2, App. B.2",
         claim=Claim(
-            text="MHA with k heads for the filter bank has 2N(N+d)k + d(N+d)k parameters.",
+            text="MHA with k heads for the filter bank has 2N(N+d)k + d(N+d)k parameters",
             test=bank_mha,
             cases=_BANKS,
             mutants={"queries only": {"queries_and_keys": 1}, "no values": {"values": 0}},
@@ -231,7 +228,7 @@ STATEMENTS = (
         id="P-bank-parameters-iha",
         source="Sec. 4.2, App. B.2",
         claim=Claim(
-            text="IHA for the filter bank, H = P = ceil(sqrt k), has 2N(N+d)H + d(N+d)H^2 + 4H^3 parameters.",
+            text="IHA for the filter bank, H = P = ceil(sqrt k), has 2N(N+d)H + d(N+d)H^2 + 4H^3 parameters",
             test=bank_iha,
             cases=_BANKS,
             mutants={"values of width d": {"values_power": 1}, "no collapse": {"mixing": 3}},
@@ -242,7 +239,7 @@ STATEMENTS = (
         id="P-savings",
         source="Sec. 4.2, App. B.2",
         claim=Claim(
-            text="IHA for the filter bank has fewer parameters than MHA.",
+            text="IHA for the filter bank has fewer parameters than MHA",
             test=bank_saving,
             cases={"tokens": (1, 2, 5, 7, 12), "width": (1, 2, 3, 6), "terms": (1, 2, 3, 5, 7, 10, 12, 50)},
             mutants={"four times the blocks": {"blocks": 4}},
@@ -262,7 +259,7 @@ STATEMENTS = (
         id="P-mixing-parameters",
         source="Sec. 4, Algorithm 1 and Definition 3",
         claim=Claim(
-            text="IHA has 4H^2 P parameters more than MHA.",
+            text="IHA has 4H^2 P parameters more than MHA",
             test=mixing_count,
             cases=_MIXINGS,
             mutants={"3 H^2 P": {"factor": 3}, "4 H P": {"power": 1}},
@@ -273,7 +270,7 @@ STATEMENTS = (
             lambda collapse, heads, pseudo_heads: collapse == "global" or heads == 1,
         ),
         repaired=Claim(
-            text="3H^2 P, and H^2 P for the global or HP for the per-head collapse.",
+            text="IHA has 3H^2 P parameters more in the alphas, and H^2 P in a global or HP in a per-head collapse",
             test=mixing_by_collapse,
             cases=_MIXINGS,
             mutants={"H^2 P for both": {"collapse_heads": 2}},
@@ -285,7 +282,7 @@ STATEMENTS = (
         id="P-cpm3-parameters-iha",
         source="App. B.3",
         claim=Claim(
-            text="IHA's attention for CPM-3, H = ceil(sqrt N), has 2(N^2+N)H + (N+1)H^2 + 4H^3 parameters.",
+            text="IHA's attention for CPM-3, H = ceil(sqrt N), has 2(N^2+N)H + (N+1)H^2 + 4H^3 parameters",
             test=cpm3_iha_attention,
             cases={"tokens": _TOKENS},
             mutants={"values of width 1": {"values_power": 1}, "no collapse": {"mixing": 3}},
@@ -296,13 +293,15 @@ STATEMENTS = (
         id="P-cpm3-mlp-parameters",
         source="App. B.3",
         claim=Claim(
-            text="The MLP that enumerates the pairs has H^2 N(N-1) + N^2 parameters (IHA), (N+1)N(N-1) + N^2 (MHA).",
+            text="the MLP that enumerates the pairs of CPM-3 has H^2 N(N-1) + N^2 parameters (IHA), (N+1)N(N-1) + N^2 "
+            "(MHA)",
             test=mlp_printed,
             cases={"layer": ("iha", "mha"), "tokens": _TOKENS},
             mutants={},
         ),
         repaired=Claim(
-            text="N^2 (W+1), with W the width of the workspace: H^2 for IHA, N for MHA.",
+            text="the MLP that enumerates the pairs has N^2 (W+1) parameters, W the width of the workspace: H^2 for "
+            "IHA, N for MHA",
             test=mlp_right,
             cases={"layer": ("iha", "mha"), "tokens": _TOKENS},
             mutants={"pairs with j1 != j2": {"pairs": "different"}, "W = N for IHA": {"width": "tokens"}},
@@ -316,7 +315,7 @@ STATEMENTS = (
         id="P-cpm3-savings",
         source="Sec. 4.3, App. B.3",
         claim=Claim(
-            text="IHA has fewer parameters for CPM-3 than MHA, in attention and in total.",
+            text="IHA has fewer parameters for CPM-3 than MHA, in attention and in total",
             test=cpm3_saving,
             cases={"part": ("attention", "total"), "sizes": _RANGES},
             mutants={"the MHA itself": {"layer": "mha"}},
@@ -326,5 +325,4 @@ STATEMENTS = (
         note="By the right counts. Attention 2N^3 + 3N^2 + N for MHA, about 2N^2.5 for IHA; the MLP adds N^3 and more"
         " to both, IHA's H^2 >= N columns at least as much as MHA's.",
     ),
-    *compute.STATEMENTS,
 )

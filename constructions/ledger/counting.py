@@ -127,8 +127,8 @@ STATEMENTS: tuple[Statement, ...] = (
         id="E10",
         source="App. B.3",
         claim=Claim(
-            "An MLP with one hidden unit for each pair of slots counts the pairs: N^2 activations of "
-            "z = x_0 + G x_s + x_t, summed.",
+            "an MLP with one hidden unit for each pair of slots counts the pairs, by N^2 activations of z = x_0 "
+            "+ G x_s + x_t",
             one_unit_a_pair,
             cases={"activation": (MOD, RELU), "tokens": (3, 4), "modulus": (2, 3, 5), "coefficient": (5, 8, 11)},
             given=lambda activation, tokens, modulus, coefficient: coefficient > 2 * modulus,
@@ -140,10 +140,8 @@ STATEMENTS: tuple[Statement, ...] = (
             lambda activation, tokens, modulus, coefficient: activation == MOD,
         ),
         repaired=Claim(
-            "Linear layers and ReLU count the residues' pairs exactly, with Z = (2 + G mod M)(M - 1), K = floor(Z/M) "
-            "and p = ceil(log2(ceil(Z/M))): in one hidden layer of N^2 (3 K + 1 - max(0, 2 - Z mod M)) units for "
-            "M >= 3 (N^2 Z for M = 2, N^2 for M = 1), the least for M >= 4 if each pair is tested by itself; or in "
-            "p + 1 hidden layers of N^2 (2 p + 2) units in all (2 N^2 for M = 1).",
+            "ReLUs count the pairs, M >= 3, in a layer of N^2 (3 floor(Z/M) + 1 - max(0, 2 - Z mod M)), Z = (2 + "
+            "G mod M)(M - 1); or in p + 1 layers of N^2 (2p + 2) in all, p = ceil(log2(ceil(Z/M)))",
             relu_count,
             cases={
                 "deep": (False, True),
@@ -163,16 +161,17 @@ STATEMENTS: tuple[Statement, ...] = (
                 "coefficient": range(-30, 31),
             },
         ),
-        note="The paper says which activation it takes, so its MLP counts right; but it is no ReLU MLP, and the number "
-        "of hidden units is not that of one. Proofs: constructions.mlp.",
+        note="The paper says which activation it takes, so its MLP counts right; but it is no ReLU MLP, and the "
+        "number of hidden units is not that of one. One layer takes N^2 Z units for M = 2 and N^2 for M = 1, p "
+        "+ 1 layers 2 N^2 for M = 1. The count of one layer is the least for M >= 4 if each pair is tested by "
+        "itself. Proofs: constructions.mlp.",
     ),
     Statement(
         id="T8",
         source="docs/results.md T8",
         claim=Claim(
-            "One head of MHA with uniform attention solves CPM-3 for every N and M, with an MLP of "
-            "M(M+1)/2 (1 + floor(N/2)) + 2M ReLUs that reads the token's one-hot residue beside the head's output. So "
-            "N_max heads against sqrt(N_max) is about the workspace of scalars, not about the task.",
+            "one MHA head of uniform attention and a ReLU MLP solve CPM-3 for every N and M: N_max heads against "
+            "sqrt(N_max) is about the workspace of scalars, not about the task",
             one_head,
             cases={
                 "pattern": ("linear", "softmax", "hard"),
@@ -192,8 +191,9 @@ STATEMENTS: tuple[Statement, ...] = (
                 "coefficient": range(-30, 31),
             },
         ),
-        note="Linear attention gives the histogram itself, and every number in the MLP is then exact; softmax gives it "
-        "to rounding, and the outputs rounded to integers are exact within the proven bound. The head does not "
-        "carry the token's own residue: the residual connection does. Proof: constructions.histogram.",
+        note="The MLP has M(M+1)/2 (1 + floor(N/2)) + 2M ReLUs and reads the token's one-hot residue, by the "
+        "residual connection, beside the head's output. Linear attention gives the histogram itself, and every "
+        "number in the MLP is then exact; softmax gives it to rounding, and the outputs rounded to integers "
+        "are exact within the proven bound. Proof: constructions.histogram.",
     ),
 )

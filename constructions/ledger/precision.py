@@ -122,9 +122,8 @@ STATEMENTS: tuple[Statement, ...] = (
         id="T9",
         source="docs/results.md T9",
         claim=Claim(
-            "With softmax at logits b and 0 in place of hard attention, the workspace's largest error is "
-            "(N - 1) D / (e^b + N - 1) with D = max x - min x, for MHA and IHA alike; rounding gives all integer "
-            "tokens of spread D >= 1 back if and only if b > log((N - 1)(2 D - 1)), N >= 2.",
+            "at softmax logits b and 0 the workspace's largest error is (N - 1) D / (e^b + N - 1), D the spread "
+            "of the tokens; rounding is exact for all integers, D >= 1, if and only if b > log((N - 1)(2 D - 1))",
             finite_temperature,
             cases={"layer": ("mha", "iha"), "tokens": (2, 3, 5, 9, 17), "spread": (1, 2, 7)},
             mutants={
@@ -134,16 +133,16 @@ STATEMENTS: tuple[Statement, ...] = (
             },
             wider={"layer": ("mha", "iha"), "tokens": range(2, 27), "spread": range(1, 40)},
         ),
-        note="MHA has one match a row; IHA has H among N H virtual keys, and values with a factor H: the same number "
-        "comes out. The bound is attained, so the b is the least one. Proof: constructions.temperature.",
+        note="D = max x - min x, N >= 2; MHA and IHA alike. MHA has one match a row; IHA has H among N H virtual "
+        "keys, and values with a factor H: the same number comes out. The bound is attained, so the b is the "
+        "least one. Proof: constructions.temperature.",
     ),
     Statement(
         id="T9-tokens",
         source="docs/results.md T9",
         claim=Claim(
-            "In a number format with a significand of p bits hard attention writes the workspace exactly for tokens up "
-            "to 2^p by MHA, and by IHA with H <= 2^((p-1)/2) up to the first x for which H x takes more than p bits "
-            "(2^p if H is a power of two, never less than 2^p / H); N plays no other part.",
+            "with a significand of p bits hard attention writes the workspace exactly for tokens up to 2^p by "
+            "MHA, and by IHA, H <= 2^((p-1)/2), below the first x for which H x takes more than p bits",
             tokens_in,
             cases={"dtype": tuple(DTYPES), "layer": ("mha", "iha"), "tokens": (1, 4, 9, 17)},
             given=lambda dtype, layer, tokens: (
@@ -152,16 +151,17 @@ STATEMENTS: tuple[Statement, ...] = (
             mutants={"a bit more": {"bits_off": 1}, "a bit less": {"bits_off": -1}, "values H + 1": {"factor_off": 1}},
             wider={"dtype": tuple(DTYPES), "layer": ("mha", "iha"), "tokens": range(1, 27)},
         ),
-        note="float32: 16,777,216 by MHA, 5,592,406 by IHA with 3 heads; bfloat16: 256 and 86. More heads can do "
-        "better by luck: with 17 heads in bfloat16, 17 x is not held for x = 17, but its copy rounds back. Proof: "
+        note="For IHA that is 2^p if H is a power of two, never less than 2^p / H; N plays no other part. float32: "
+        "16,777,216 by MHA, 5,592,406 by IHA with 3 heads; bfloat16: 256 and 86. More heads can do better by "
+        "luck: with 17 heads in bfloat16, 17 x is not held for x = 17, but its copy rounds back. Proof: "
         "constructions.precision.",
     ),
     Statement(
         id="T9-counts",
         source="docs/results.md T9",
         claim=Claim(
-            "In a number format with a significand of p bits the MLP counts up to N = floor(2^(p/2)) tokens right, and "
-            "not all counts beyond (bfloat16: 16, float16: 45).",
+            "with a significand of p bits the MLP of CPM-3 counts up to N = floor(2^(p/2)) tokens right, and not "
+            "all counts beyond (bfloat16: 16, float16: 45)",
             counts_in,
             cases={"dtype": ("bfloat16", "float16")},
             mutants={"a few tokens more": {"more": 2}},
@@ -172,11 +172,9 @@ STATEMENTS: tuple[Statement, ...] = (
         id="T10",
         source="docs/results.md T10",
         claim=Claim(
-            "Keys of two coordinates, points on a circle of n places, write the workspace: N heads of MHA (n = N) or "
-            "ceil(sqrt N) of IHA without ties (n = N H) by hard attention, with base queries that span two dimensions; "
-            "or IHA with the ties of App. B.3 (n = N) by softmax only. Softmax rounds exactly above the b at which the "
-            "weights of other tokens are 1/(2 D - 1) of the right one's and not below, and b / n^2 tends to a "
-            "constant, with a relative difference of at most 10/n^2.",
+            "keys of two coordinates, on a circle of n places, write the workspace: N heads of MHA (n = N), "
+            "ceil(sqrt N) of IHA (n = N H), by softmax also with the paper's ties (n = N); the least b grows as "
+            "n^2",
             compact_keys,
             cases={"layer": tuple(compact.WEIGHTS), "tokens": (3, 4, 5, 9, 16, 25), "spread": (1, 3)},
             mutants={
@@ -186,9 +184,12 @@ STATEMENTS: tuple[Statement, ...] = (
             },
             wider={"layer": tuple(compact.WEIGHTS), "tokens": range(3, 33), "spread": range(1, 6)},
         ),
-        note="Logits that are equal on paper are not in floating point, so IHA's ties do not survive hard attention: "
-        "its virtual keys get places of their own, for which b grows like N^3 (N^2 with ties and softmax). Queries and "
-        "keys shrink to 2 coordinates a head, and the attention parameters of MHA are then at most 5 times IHA's, no "
-        "longer about sqrt N times. Proof: constructions.compact.",
+        note="Base queries span two dimensions. Softmax rounds exactly above the b at which the weights of other "
+        "tokens are 1/(2 D - 1) of the right one's, and not below; b / n^2 tends to a constant, with a "
+        "relative difference of at most 10/n^2. Logits that are equal on paper are not in floating point, so "
+        "IHA's ties do not survive hard attention: its virtual keys get places of their own, for which b grows "
+        "like N^3 (N^2 with ties and softmax). Queries and keys shrink to 2 coordinates a head, and the "
+        "attention parameters of MHA are then at most 5 times IHA's, no longer about sqrt N times. Proof: "
+        "constructions.compact.",
     ),
 )

@@ -19,15 +19,7 @@ def dimension(terms: int, tokens: int, heads: int) -> int:
     c -> W is a bijection, so that Q, K and W are all that counts; the rank of the derivatives by them at random
     parameters is the largest there is, with probability 1.
 
-    **Theorem.** For d_k = N >= max(3, 2 H - 1) the dimension is at most N^2 (2 H - 1) + (k - 2) H^2 + 1. *Proof.* Q and
-    K have H N^2 numbers each, W has k H^2. GL(H) x GL(H) x GL(N) acts without changing any T_t: g mixes the Q_a,
-    another one the K_b, M changes the basis of queries and keys. So the dimension is at most the numbers less that of
-    a generic orbit, and only scalars fix a generic point: let sum_b g_ab Q_b M = Q_a, A_b = Q_1^{-1} Q_b. The first
-    equation gives M, and the others sum_b g_ab A_b = g_11 A_a + sum_{b>1} g_1b A_a A_b. The I, A_b, A_a A_b are
-    independent for generic Q, since they are for A_a = D, A_b = D^m with m = 3, 5, 7, .. and D diagonal with N distinct
-    entries. So g_1b = 0 and g_ab = g_11 1[a = b]; M and then the other g follow. An orbit has dimension
-    2 H^2 + N^2 - 1. ∎ Sharper than (4) of docs/bounds.md, which counts the mixing's 4 H^2 P numbers too, but holds for
-    every pattern.
+    It is at most N^2 (2 H - 1) + (k - 2) H^2 + 1 for N >= max(3, 2 H - 1): docs/bounds.md, (5), with proof.
     """
     generator = torch.Generator().manual_seed(terms)
     sizes = {"head_dim": tokens, "vdim": 1, "value_head_dim": heads, "out_dim": terms}
@@ -92,8 +84,8 @@ STATEMENTS = (
         id="T5",
         source="docs/bounds.md, Theorem 5",
         claim=Claim(
-            text="with queries and keys of width N, (k + 1) / 2 IHA heads, rounded up, make an open set of banks of k "
-            "matrices; the powers of any matrix take ceil(sqrt k)",
+            text="banks of k matrices: with queries and keys of width N, (k + 1) / 2 IHA heads, rounded up, make an "
+            "open set of them; the powers of any matrix take ceil(sqrt k)",
             test=half_suffice,
             cases={"terms": (2, 3, 4, 5), "tokens": (5,)},
             mutants={"ceil(sqrt k) heads": {"root": True}},
@@ -108,7 +100,7 @@ STATEMENTS = (
             mutants={"as many heads": {"more": 1}, "mixtures that change nothing counted": {"mixed": 0}},
             wider={"terms": range(2, 6), "tokens": (6, 7, 8)},
         ),
-        note="The count for the linear pattern: constructions.ledger.structure.dimension; Theorem 5 bounds it for any "
-        "pattern. The root saves heads from k = 4 on (2 against 3). Queries of width H N escape: ceil(sqrt k) heads.",
+        note="The count for the linear pattern: docs/bounds.md, (5); (4) there bounds it for any pattern. The root "
+        "saves heads from k = 4 on (2 against 3). Queries of width H N escape: ceil(sqrt k) heads.",
     ),
 )

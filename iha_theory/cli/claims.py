@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
+
 from iha_theory.cli import output
 
 EPILOG = """\
@@ -55,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = ledger.select(arguments.ids)
     out = output.console(arguments.json)
     if arguments.list:
-        out.print(output.table([("id", False), ("statement", False)], [(s.id, s.claim.text) for s in chosen]))
+        out.print(output.table([("id", False), ("statement", False)], [(s.id, escape(s.claim.text)) for s in chosen]))
         return 0
     if arguments.update is not None:
         if arguments.ids:
@@ -87,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _table(judgements: list[Any]) -> Any:
     from constructions.ledger.page import VERDICTS
 
-    rows = [(j.statement.id, VERDICTS[j.verdict], j.statement.claim.text) for j in judgements]
+    rows = [(j.statement.id, VERDICTS[j.verdict], escape(j.statement.claim.text)) for j in judgements]
     return output.table([("id", False), ("verdict", False), ("statement", False)], rows)
 
 
