@@ -1,6 +1,11 @@
-"""Pictures: each module reads results (`CheckResult`s as JSON) and draws one picture, as SVG and PNG.
+"""Pictures: each module draws one, as SVG and PNG, with its data beside it as CSV.
 
-- `heads`: head counts of MHA and IHA against the size of the task.
+- `heads`: heads of MHA and IHA against the size of the task, from exact checks and certificates.
+- `floors`, `frontier`: trained runs, from their records: error against theory's floor; learning CPM-3.
+- `spectra`: Schmidt spectra of real graphs, and heads at a tolerance.
+- `costs`: parameters, FLOPs and attention maps, from closed forms.
+- `records` (runs as read from files), `groups` (what may be pooled), `style` (one look, how files are written).
 
-May import from all other packages. Nothing here computes a result.
+Every seed is drawn, with the median; an exact zero is drawn as such. May import from all other packages. What a picture
+shows is computed by them.
 """

@@ -1,59 +1,181 @@
-"""Head counts against task size: the theory as lines, every check that holds as a dot."""
+"""Heads against task size: constructions that were checked exactly, on the exact lower bounds (docs/results.md T2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
+from sympy import QQ
 
-CHOICES = (("bank/", "terms", "filter bank: terms k"), ("cpm3", "n_max", "CPM-3: tokens N_max"))
-COLOURS = {"mha": "tab:red", "iha": "tab:blue"}
+from constructions.cpm3 import shift, workspace
+from constructions.exact_heads import ExactTask
+from constructions.suite import bank, cpm3
+from figures import style
+from figures.style import Picture
+from iha_theory import exact
+from iha_theory.bounds import least_heads
+from iha_theory.certificates import refusal
+from iha_theory.exact_rank import power_rank
+from synthetic.graphs import builtin
+
+GRAPH = "karate"
+SIZES = (1, 2, 3, 4, 5, 6, 9, 10, 16, 17, 25, 26, 36, 64)
+"""k of the bank and N of the workspace."""
+STEPS = (37, 50)
+"""Where ceil(sqrt) goes up between them: there the bounds only."""
+TASKS = {
+    "bank": ("Filter bank of the karate club, [X, AX, ..., A$^{k-1}$X]", "terms k"),
+    "workspace": ("CPM-3 workspace, all N cyclic shifts of x", "tokens N"),
+}
+NOTE = (
+    "Every dot is a construction whose weights were read out of the torch layer and compared exactly.\n"
+    "Lines: no position-only layer has fewer heads; r is the dimension of the span of the powers or shifts, certified."
+)
+LAYERS = {"mha": style.MHA, "iha": style.IHA}
+LABELS = {"mha": "MHA", "iha": "IHA"}
 
 
-def draw(checks: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Writes heads.svg and heads.png into the folder, which is made if need be; returns their paths.
+@dataclass(frozen=True)
+class Point:
+    """A head count at one size.
+
+    Attributes:
+        task: of `TASKS`.
+        layer: "mha" or "iha".
+        size: k or N.
+        heads: H.
+        kind: "construction" (the paper's weights, concatenated heads), "projected" (fewer heads and an output
+            projection) or "bound" (any weights need so many).
+        verdict: "holds" or "fails": the exact check of the construction, or the certificate's of the bound.
+    """
+
+    task: str
+    layer: str
+    size: int
+    heads: int
+    kind: str
+    verdict: str
+
+
+def steps(checks: Sequence[Mapping[str, Any]] | None = None) -> list[tuple[str, Callable[[], list[Point]]]]:
+    """What has to be computed: (label, the points of one step).
 
     Args:
-        checks: the list `checks` of `iha-theory verify --json`. A dot is a size at which every check of that layer
-            holds; a cross, one at which some check fails.
-        folder: where the files go.
+        checks: the list `checks` of `iha-theory verify --json`, whose exact checks are the constructions; None to
+            check them now.
 
     Raises:
-        ValueError: no check of the filter bank or of CPM-3 among them.
+        ValueError: no exact check of the karate club's bank or of the workspace among them.
     """
-    panels = [(key, label, _counts(checks, prefix, key)) for prefix, key, label in CHOICES]
-    panels = [panel for panel in panels if panel[2]]
-    if not panels:
-        raise ValueError("no checks of the filter bank or of CPM-3 to draw: run iha-theory verify bank cpm3 --json F")
-    figure = Figure(figsize=(4.6 * len(panels), 3.6), layout="constrained")
-    for axes, (_, label, counts) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        largest = max(size for _, size in counts)
-        sizes = range(1, largest + 1)
-        axes.plot(sizes, sizes, color=COLOURS["mha"], linewidth=1, label="n heads (MHA)")
-        roots = [next(h for h in sizes if h * h >= n) for n in sizes]
-        text = "$\\lceil\\sqrt{n}\\rceil$ heads (IHA)"
-        axes.step(sizes, roots, where="post", color=COLOURS["iha"], linewidth=1, label=text)
-        for layer, colour in COLOURS.items():
-            for holds, marker in ((True, "o"), (False, "x")):
-                points = [(n, h) for (who, n), (h, ok) in counts.items() if who == layer and ok == holds]
-                if points:
-                    text = f"{layer.upper()}: checks {'hold' if holds else 'FAIL'}"
-                    axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=4, label=text)
-        axes.set(xlabel=label, ylabel="heads")
-        axes.legend(frameon=False, fontsize=8)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"heads.{kind}" for kind in ("svg", "png")]
-    for file in files:
-        figure.savefig(file, dpi=150)
-    return files
+    if checks is not None:
+        points = [point for check in checks for point in _from_check(check)]
+        if not points:
+            raise ValueError(f"no exact check of {GRAPH}'s filter bank or of the workspace: run iha-theory verify")
+        sizes = {task: sorted({p.size for p in points if p.task == task}) for task in TASKS}
+        todo: list[tuple[str, Callable[[], list[Point]]]] = [("checks", lambda: points)]
+    else:
+        sizes = {task: [*SIZES, *STEPS] for task in TASKS}
+        todo = [
+            (f"{task}, {size}", partial(_checked, task, layer, size))
+            for task in TASKS
+            for size in SIZES
+            for layer in LAYERS
+        ]
+    todo += [
+        (f"{GRAPH}, k = {k}", partial(_projected, k)) for k in sizes["bank"] if k not in STEPS and _bank_rank(k)[0] < k
+    ]
+    return todo + [(f"bounds of {task}", partial(_bounds, task, sorted(sizes[task]))) for task in TASKS if sizes[task]]
 
 
-def _counts(checks: Sequence[Mapping[str, Any]], prefix: str, key: str) -> dict[tuple[str, int], tuple[int, bool]]:
-    """(layer, size) -> (heads, whether every check holds)."""
-    counts: dict[tuple[str, int], tuple[int, bool]] = {}
-    for check in checks:
-        if check["id"].startswith(prefix) and key in check["setting"] and check["layer"] in COLOURS:
-            at = (check["layer"], check["setting"][key])
-            holds = check["verdict"] == "holds" and counts.get(at, (0, True))[1]
-            counts[at] = (check["heads"], holds)
-    return counts
+def _checked(task: str, layer: str, size: int) -> list[Point]:
+    if task == "bank":
+        result = bank.bank_exact(layer, builtin(GRAPH), size)
+    else:
+        result = cpm3.workspace_exact(layer, workspace(layer, size))
+    return list(_from_check(result.to_json()))
+
+
+def _from_check(check: Mapping[str, Any]) -> Iterator[Point]:
+    for task, prefix, key in (("bank", f"bank/{GRAPH}/", "terms"), ("workspace", "cpm3-workspace/", "n_max")):
+        if check["id"].startswith(prefix) and check["tier"] == "exact":
+            yield Point(
+                task, check["layer"], check["setting"][key], check["heads"], "construction", str(check["verdict"])
+            )
+
+
+def _projected(terms: int) -> list[Point]:
+    """The least heads where powers are dependent: the first r, and an output projection."""
+    task = ExactTask(builtin(GRAPH), terms)
+    rows = [task.count(layer) for layer in LAYERS]
+    return [
+        Point("bank", row.layer, terms, row.construction.heads, "projected", _verdict(row.failure is None))
+        for row in rows
+    ]
+
+
+@cache
+def _bank_rank(terms: int) -> tuple[int, bool]:
+    """dim span of the karate club's first k powers, and whether its certificate is right."""
+    return _power_rank(exact.matrix(builtin(GRAPH).adjacency, QQ), terms)
+
+
+def _power_rank(a: Any, terms: int) -> tuple[int, bool]:
+    found = power_rank(a, terms)
+    assert found.certificate is not None
+    return found.rank, refusal(found.certificate, a, terms) is None
+
+
+def _bounds(task: str, sizes: Sequence[int]) -> list[Point]:
+    """The lower bounds; the N shifts are the powers of the first."""
+    out = []
+    for size in sizes:
+        rank, proved = _bank_rank(size) if task == "bank" else _power_rank(shift(size, 1), size)
+        for layer in LAYERS:
+            heads = least_heads(layer, rank)  # type: ignore[arg-type]
+            out.append(Point(task, layer, size, heads, "bound", _verdict(proved)))
+    return out
+
+
+def _verdict(holds: bool) -> str:
+    return "holds" if holds else "fails"
+
+
+def draw(points: Sequence[Point], folder: Path) -> Picture:
+    """Writes heads.svg, .png and .csv: dots are constructions, lines are bounds, crosses are what does not hold."""
+    tasks = [task for task in TASKS if any(p.task == task for p in points)]
+    with style.applied():
+        figure = style.Figure(figsize=(style.WIDTH, 3.3))
+        for axes, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
+            title, label = TASKS[task]
+            axes.set_title(title)
+            _panel(axes, [p for p in points if p.task == task], label[-1])
+            axes.set(xlabel=label, ylabel="heads H")
+        style.note(figure, NOTE)
+        return style.save(figure, folder, "heads", [asdict(p) for p in points])
+
+
+def _panel(axes: style.Axes, points: Sequence[Point], size: str) -> None:
+    names = {"mha": f"MHA: {size} heads", "iha": f"IHA: $\\lceil\\sqrt{{{size}}}\\rceil$ heads"}
+    for layer, look in LAYERS.items():
+
+        def at(kind: str, verdict: str, layer: str = layer) -> list[tuple[int, int]]:
+            return [(p.size, p.heads) for p in points if (p.layer, p.kind, p.verdict) == (layer, kind, verdict)]
+
+        if bound := at("bound", "holds"):
+            text = f"least for {LABELS[layer]}: " + ("r" if layer == "mha" else "$\\lceil\\sqrt{r}\\rceil$")
+            steps = "default" if layer == "mha" else "steps-post"
+            axes.plot(*zip(*bound, strict=True), **look.path, drawstyle=steps, label=text)
+        if good := at("construction", "holds"):
+            axes.plot(*zip(*good, strict=True), **look.points, label=names[layer])
+        if fewer := at("projected", "holds"):
+            text = f"{LABELS[layer]}, output projection"
+            axes.plot(*zip(*fewer, strict=True), **look.points, markerfacecolor="white", label=text)
+        wrong = [point for kind in ("construction", "projected", "bound") for point in at(kind, "fails")]
+        if wrong:
+            text = f"{LABELS[layer]}: CHECK FAILS"
+            axes.plot(*zip(*wrong, strict=True), "x", color=look.colour, markersize=8, label=text)
+    ticks = [2**e for e in range(max(p.size for p in points).bit_length())]
+    style.plain_log(axes, "x", ticks)
+    style.plain_log(axes, "y", ticks)
+    axes.legend(loc="upper left")

@@ -7,6 +7,8 @@
 - `capacity`: measured operator ranks against their bounds.
 - `costs`: parameters and FLOPs, formula and counted.
 - `figures`: pictures of results.
+- `train`, `sweep`: one training run; a grid of them.
+- `bench`: speed as ratios.
 - `output`: strict JSON, tables, progress.
 
 A command is a module with `add_parser(commands)` and a function that takes the parsed arguments and returns an exit
@@ -20,9 +22,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from iha_theory import __version__
-from iha_theory.cli import capacity, claims, costs, figures, heads, verify
+from iha_theory.cli import bench, capacity, claims, costs, figures, heads, sweep, train, verify
 
-COMMANDS = (verify, claims, heads, capacity, costs, figures)
+COMMANDS = (verify, claims, heads, capacity, costs, train, sweep, figures, bench)
 
 # Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,0 +1,265 @@
+"""Runs that train together, as one batched program.
+
+Their parameters are stacked on a leading axis, so that one forward and backward pass (`torch.func.vmap`) and one fused
+AdamW step serve all. MHA runs of the banks may differ in their heads too: the smaller ones are padded with heads whose
+weights are 0. Such a head gets gradients of exactly 0, since each factor of its part of the output is 0 twice, and so
+stays 0. Nothing mixes runs: each has its own data, and a run among others is the same run alone up to rounding. A run
+that diverges, or stops early, leaves the program; the others go on.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from synthetic.training import data, models, problems
+from synthetic.training.config import TrainConfig
+from synthetic.training.problems import Measured
+from synthetic.training.schedule import rate_factor
+from synthetic.training.streams import Samples
+
+DIVERGED = 1e3
+"""A run has diverged if its loss is NaN, infinite, or this many times the first one."""
+
+
+@dataclass
+class Run:
+    """One run: what became of it. `weights` and `measured` are None until it ends."""
+
+    config: TrainConfig
+    digest: str
+    floor: float | None
+    losses: list[float] = field(default_factory=list)
+    validations: list[tuple[int, float]] = field(default_factory=list)
+    outcome: str | None = None
+    reason: str | None = None
+    measured: Measured = field(default_factory=Measured)
+    weights: dict[str, Tensor] | None = None
+    wall_s: float = 0.0
+
+
+class Program:
+    """Runs that train together (`joint` is the same for all), from step 0 or from a checkpoint.
+
+    Args:
+        configs: the runs.
+
+    Raises:
+        ValueError: runs that differ in more than `joint` allows; a device that is not there; what the task, the layer
+            or the split into training and held-out data refuses.
+    """
+
+    def __init__(self, configs: Sequence[TrainConfig]) -> None:
+        if len({joint(config) for config in configs}) != 1:
+            raise ValueError("runs that train together may differ in their seed only, and in the heads of MHA")
+        self.config = max(configs, key=lambda config: config.heads)
+        self.device = find_device(self.config.device)
+        kinds = {replace(config, seed=0) for config in configs}
+        self._problems = {kind: problems.build(kind) for kind in kinds}
+        own = [self._problems[replace(config, seed=0)] for config in configs]
+        self.problem = self._problems[replace(self.config, seed=0)]
+        self.data = [data.load(problem, config) for problem, config in zip(own, configs, strict=True)]
+        self.runs = [
+            Run(config, data.digest, problem.floor)
+            for config, data, problem in zip(configs, self.data, own, strict=True)
+        ]
+        self.model = models.build(self.config, self.problem)
+        self.model.requires_grad_(False)
+        self.stack = {
+            name: torch.zeros(len(configs), *p.shape, dtype=p.dtype, device=p.device)
+            for name, p in self.model.named_parameters()
+        }
+        self._models = {kind: models.build(kind, self._problems[kind]) for kind in kinds}
+        for index, (config, data_) in enumerate(zip(configs, self.data, strict=True)):
+            small = self._models[replace(config, seed=0)]
+            models.initialise(small, config, data_.initial)
+            for name, p in small.named_parameters():
+                self.stack[name][index][_leading(p)] = p.detach()
+        self.step, self.seconds = 0, 0.0
+        self.alive = list(range(len(configs)))
+        self.best = {name: p.clone() for name, p in self.stack.items()} if self.config.patience else {}
+        self.optimiser = self._optimiser(None)
+
+    def _optimiser(self, state: dict[str, dict[str, Tensor]] | None) -> torch.optim.AdamW:
+        """AdamW on the stacked parameters, with the moments given."""
+        config = self.config
+        groups = []
+        for name, parameter in self.stack.items():
+            parameter.requires_grad_(True)
+            peak = config.mlp_lr if name.startswith("mlp") and config.mlp_lr is not None else config.lr
+            groups.append({"params": [parameter], "lr": peak, "peak": peak})
+        groups = [
+            {"params": [p for g in groups if g["peak"] == peak for p in g["params"]], "lr": peak, "peak": peak}
+            for peak in dict.fromkeys(g["peak"] for g in groups)
+        ]
+        betas = (config.beta1, config.beta2)
+        optimiser = torch.optim.AdamW(groups, betas=betas, weight_decay=config.weight_decay, fused=True)
+        for name, moments in (state or {}).items():
+            optimiser.state[self.stack[name]] = dict(moments)
+        return optimiser
+
+    def restore(self, stack: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
+        """Puts saved parameters and moments (by kind, then by parameter) in place of the present ones."""
+        self.stack = stack
+        saved = moments["step"]
+        self.optimiser = self._optimiser({name: {kind: moments[kind][name] for kind in moments} for name in saved})
+
+    def moments(self) -> dict[str, dict[str, Tensor]]:
+        """The optimiser's state of each parameter."""
+        return {name: dict(self.optimiser.state[p]) for name, p in self.stack.items() if p in self.optimiser.state}
+
+    def _losses(self, samples: Sequence[Tensor], stack: dict[str, Tensor]) -> Tensor:
+        """The loss of each run, from samples with a leading axis of runs."""
+
+        def loss(parameters: dict[str, Tensor], own: Sequence[Tensor]) -> Tensor:
+            return self.problem.loss(lambda x: functional_call(self.model, parameters, (x,)), *own)
+
+        amp = torch.autocast(self.device.type, torch.bfloat16) if self.config.amp else contextlib.nullcontext()
+        with amp:
+            if len(samples[0]) == 1:  # the same without vmap's overhead
+                return loss({name: p[0] for name, p in stack.items()}, [array[0] for array in samples])[None]
+            return vmap(loss)(stack, tuple(samples))
+
+    def _tensors(self, samples: Sequence[Samples], steps: int) -> list[Tensor]:
+        """Samples of each run as tensors (steps, runs, batch, ...): integers, or floats of the run's dtype."""
+        tensors = []
+        for arrays in zip(*samples, strict=True):
+            dtype = torch.int64 if arrays[0].dtype.kind in "iu" else getattr(torch, self.config.dtype)
+            own = [torch.from_numpy(array).to(dtype).unflatten(0, (steps, -1)) for array in arrays]
+            tensors.append(torch.stack(own, dim=1).to(self.device))
+        return tensors
+
+    def advance(self, until: int) -> None:
+        """Trains to a step, with all data for it in memory; runs that diverge on the way leave the program."""
+        started = time.perf_counter()
+        steps = until - self.step
+        samples = [self.data[i].train.take(steps * self.config.batch) for i in self.alive]
+        tensors = self._tensors(samples, steps)
+        losses = []
+        for i in range(steps):
+            for group in self.optimiser.param_groups:
+                group["lr"] = group["peak"] * rate_factor(self.config, self.step + i)
+            self.optimiser.zero_grad()
+            each = self._losses([array[i] for array in tensors], self.stack)
+            each.sum().backward()
+            self.optimiser.step()
+            losses.append(each.detach())
+        self.step = until
+        table = torch.stack(losses).double().cpu().numpy()
+        self.seconds += time.perf_counter() - started
+        for column, index in enumerate(list(self.alive)):
+            run = self.runs[index]
+            first = run.losses[0] if run.losses else table[0, column]
+            bad = ~(table[:, column] <= DIVERGED * first)
+            kept = int(bad.argmax()) if bad.any() else steps
+            run.losses.extend(table[:kept, column].tolist())
+            if bad.any():
+                value = table[kept, column]
+                self._end(
+                    index, "diverged", f"loss {value:.3g} at step {until - steps + kept}, {first:.3g} at the start"
+                )
+
+    def evaluate(self) -> None:
+        """The validation loss of each run; with a patience, runs that no longer improve leave the program."""
+        with torch.no_grad():
+            samples = [array[0] for array in self._tensors([self.data[i].validation for i in self.alive], 1)]
+            losses = self._losses(samples, self.stack).double().cpu().tolist()
+        patience = self.config.patience
+        for row, (index, loss) in enumerate(zip(list(self.alive), losses, strict=True)):
+            history = self.runs[index].validations
+            best = min((value for _, value in history), default=math.inf)
+            history.append((self.step, loss))
+            if patience is None:
+                continue
+            if loss < best:
+                for name, p in self.stack.items():
+                    self.best[name][index] = p.detach()[row]
+            since = len(history) - 1 - min(range(len(history)), key=lambda i: history[i][1])
+            if since >= patience:
+                self._end(index, "stopped", f"no better validation loss in {patience} evaluations", drop=False)
+        self._drop()
+
+    def finish(self) -> None:
+        """Ends the runs that are left."""
+        for index in list(self.alive):
+            self._end(index, "finished", None, drop=False)
+        self._drop()
+
+    def _end(self, index: int, outcome: str, reason: str | None, drop: bool = True) -> None:
+        run, row = self.runs[index], self.alive.index(index)
+        run.outcome, run.reason, run.wall_s = outcome, reason, self.seconds
+        keep = self.best if self.best and outcome != "diverged" else None
+        run.weights = {}
+        for name, p in self._models[replace(run.config, seed=0)].named_parameters():
+            whole = keep[name][index] if keep else self.stack[name].detach()[row]
+            run.weights[name] = whole[_leading(p)].cpu().clone()
+        if outcome != "diverged":
+            run.measured = self._measure(run, self.data[index])
+            error, floor = run.measured.error, run.floor
+            if error is not None and floor is not None and error < floor - run.measured.slack:
+                run.outcome, run.reason = (
+                    "failed",
+                    f"error {error:.9g} is below the floor {floor:.9g} that theory proves",
+                )
+        if drop:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Takes ended runs out of the stack."""
+        rows = [row for row, index in enumerate(self.alive) if self.runs[index].outcome is None]
+        if len(rows) == len(self.alive):
+            return
+        moments = self.moments()
+        self.alive = [self.alive[row] for row in rows]
+        self.stack = {name: p.detach()[rows].clone() for name, p in self.stack.items()}
+        kept = {
+            name: {key: value if key == "step" else value[rows].clone() for key, value in state.items()}
+            for name, state in moments.items()
+        }
+        self.optimiser = self._optimiser(kept)
+
+    def _measure(self, run: Run, own: data.Data) -> Measured:
+        assert run.weights is not None
+        kind = replace(run.config, seed=0)
+        model = self._models[kind]
+        model.load_state_dict(run.weights)
+
+        @torch.no_grad()
+        def outputs(x: Tensor) -> Tensor:
+            dtype = getattr(torch, run.config.dtype) if x.is_floating_point() else x.dtype
+            return model(x.to(self.device, dtype))
+
+        return self._problems[kind].measure(model, outputs, own.validation, own.test)
+
+
+def joint(config: TrainConfig) -> TrainConfig:
+    """What runs that train together share: everything but the seed and, for MHA on a bank, the number of heads."""
+    padded = config.attention == "mha" and config.task != "cpm3" and config.head_dim != 0
+    return replace(config, seed=0, heads=1 if padded else config.heads)
+
+
+def _leading(small: Tensor) -> tuple[slice, ...]:
+    """Where a tensor stands in its padded form: heads are leading rows, or columns of the output projection."""
+    return tuple(slice(size) for size in small.shape)
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        ValueError: an unknown name, or a CUDA device where there is none.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {name!r}: accepted are cpu, cuda and cuda:I")
+    if device.type == "cuda" and not (torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count()):
+        raise ValueError(f"no device {name}: this machine has {torch.cuda.device_count()} CUDA devices")
+    return device

@@ -1,0 +1,152 @@
+"""Pictures of checks, spectra and costs, and the style of all."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from figures import costs, heads, spectra, style
+from iha_theory.costs import ceil_sqrt
+from iha_theory.costs.formulas import LAYERS, cost
+from synthetic.graphs import builtin
+
+DOCS = Path(__file__).parents[2] / "docs"
+SIZES = (1, 4, 5, 9, 30)
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def points():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heads, "SIZES", SIZES)
+        patch.setattr(heads, "STEPS", ())
+        return [point for _, step in heads.steps() for point in step()]
+
+
+def counts(points, task, kind):
+    return {(p.layer, p.size): p.heads for p in points if (p.task, p.kind, p.verdict) == (task, kind, "holds")}
+
+
+def test_constructions_are_on_the_bounds(points):
+    """The karate club has 25 independent powers: from there on an output projection needs fewer heads."""
+    for task in heads.TASKS:
+        built, bound = counts(points, task, "construction"), counts(points, task, "bound")
+        assert built == {(layer, n): n if layer == "mha" else ceil_sqrt(n) for layer in heads.LAYERS for n in SIZES}
+        assert bound.keys() == built.keys()
+        assert all(bound[at] == built[at] for at in built if at[1] <= 25 or task == "workspace")
+    assert counts(points, "bank", "projected") == {("mha", 30): 25, ("iha", 30): 5}
+    assert {at: h for at, h in counts(points, "bank", "bound").items() if at[1] == 30} == {
+        ("mha", 30): 25,
+        ("iha", 30): 5,
+    }
+    assert len(counts(points, "workspace", "projected")) == 0
+
+
+def test_every_head_count_is_in_the_table_and_drawn(points, tmp_path, drawn):
+    picture = heads.draw(points, tmp_path / "new" / "folder")
+    rows = table(picture.data_files[0])
+    assert [(r["task"], r["layer"], int(r["size"]), int(r["heads"]), r["kind"]) for r in rows] == [
+        (p.task, p.layer, p.size, p.heads, p.kind) for p in points
+    ]
+    shown = {(x, y) for axes in drawn[0].axes for line in axes.lines for x, y in line.get_xydata()}
+    assert shown == {(p.size, p.heads) for p in points}
+    assert all(axes.get_xscale() == axes.get_yscale() == "log" for axes in drawn[0].axes)
+
+
+def test_a_check_that_fails_is_a_cross(points, tmp_path, drawn):
+    damaged = [replace(p, verdict="fails") if p == points[0] else p for p in points]
+    picture = heads.draw(damaged, tmp_path)
+    labels = drawn[0].axes[0].get_legend_handles_labels()[1]
+    assert sum("CHECK FAILS" in label for label in labels) == 1
+    assert table(picture.data_files[0])[0]["verdict"] == "fails"
+
+
+def test_constructions_can_come_from_verify():
+    about = {"tier": "exact", "layer": "mha", "heads": 2, "verdict": "holds"}
+    checks = [
+        about | {"id": "bank/karate/k=2/mha/exact", "setting": {"terms": 2}},
+        about | {"id": "bank/davis/k=2/mha/exact", "setting": {"terms": 2}},
+        about | {"id": "bank/karate/k=2/mha/float64", "setting": {"terms": 2}, "tier": "float64"},
+    ]
+    found = [point for _, step in heads.steps(checks) for point in step()]
+    assert counts(found, "bank", "construction") == {("mha", 2): 2}
+    assert counts(found, "bank", "bound") == {("mha", 2): 2, ("iha", 2): 2}
+    with pytest.raises(ValueError, match="no exact check"):
+        heads.steps(checks[1:])
+
+
+def test_spectra_have_exact_zeros_and_the_known_heads(tmp_path, drawn):
+    """docs/bounds.md, Theorem 4: karate takes 4, 7, 11, 16 heads of MHA; Petersen's graph has 3 independent powers."""
+    found = [spectra.spectrum_of(builtin(name)) for name in ("karate", "petersen", "cycle:16")]
+    mha = [[s.heads[e]["mha"][0] for e in (1e-1, 1e-2, 1e-4, 1e-8, 0)] for s in found]
+    assert mha == [[4, 7, 11, 16, 16], [3] * 5, [16] * 5]
+    assert all(lower == got for s in found for e, row in s.heads.items() if e for lower, got in row.values())
+    assert [s.rank for s in found] == [16, 3, 16]
+    assert found[1].values[3:] == (0.0,) * 13
+    assert found[1].values[2] > 0.1
+    assert found[2].values == pytest.approx([1.0] * 16)
+    picture = spectra.draw(found, tmp_path)
+    rows = table(picture.data_files[0])
+    values = {(s.graph, str(i)): v for s in found for i, v in enumerate(s.values, 1)}
+    assert {(r["graph"], r["index"]): float(r["singular_value"]) for r in rows if r["index"]} == values
+    left, right = drawn[0].axes
+    assert len([y for line in left.lines[-6:] for y in line.get_ydata()]) == 3 * 16
+    assert "0" in [t.get_text() for t in left.get_yticklabels()]
+    assert [t.get_text() for t in right.texts][:2] == ["4 / 2", "7 / 3"]
+
+
+def test_costs_are_the_closed_forms_with_their_crossovers(tmp_path, drawn):
+    curves = costs.compute(tokens=20, width=3)
+    assert {(c.quantity, c.layer) for c in curves} == {(q, layer) for q in costs.QUANTITIES for layer in LAYERS}
+    by_name = {(c.quantity, c.layer): c for c in curves}
+    for curve in curves:
+        assert list(curve.values) == [cost(curve.quantity, curve.layer, 20, 3, k) for k in range(1, 21)]
+        mha = by_name[curve.quantity, "mha"].values
+        below = [
+            k for k in range(1, 21) if all(a < b for a, b in zip(curve.values[k - 1 :], mha[k - 1 :], strict=True))
+        ]
+        assert curve.cheaper_from == (below[0] if below else None)
+    picture = costs.draw(curves, tmp_path, tokens=20, width=3)
+    rows = table(picture.data_files[0])
+    assert [int(r["value"]) for r in rows] == [v for c in curves for v in c.values]
+    assert "values" not in rows[0]
+
+
+def test_the_committed_pictures_are_what_the_command_gives(tmp_path):
+    numbers = [
+        {k: int(v) if k in ("size", "heads") else v for k, v in row.items()} for row in table(DOCS / "heads.csv")
+    ]
+    assert {row["verdict"] for row in numbers} == {"holds"}
+    assert {row["size"] for row in numbers if row["kind"] == "construction"} == set(heads.SIZES)
+    heads.draw([heads.Point(**row) for row in numbers], tmp_path)
+    costs.draw(costs.compute(), tmp_path)
+    for name in ("heads.svg", "heads.csv", "costs.svg", "costs.csv"):
+        assert (tmp_path / name).read_bytes() == (DOCS / name).read_bytes(), f"iha-theory figures --out docs: {name}"
+
+
+def test_looks_differ_in_more_than_colour():
+    for part in ("colour", "marker", "line"):
+        assert len({str(getattr(look, part)) for look in style.LOOKS}) == len(style.LOOKS)
+
+
+def test_the_same_data_gives_the_same_bytes_whatever_the_user_has_set(points, tmp_path):
+    one = heads.draw(points, tmp_path / "one")
+    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "none", "savefig.dpi": 30}):
+        two = heads.draw(points, tmp_path / "two")
+    for a, b in zip((*one.files, *one.data_files), (*two.files, *two.data_files), strict=True):
+        assert a.read_bytes() == b.read_bytes()
+    svg = one.files[0].read_text()
+    assert "<dc:date>" not in svg
+    assert "matplotlib.org" not in svg
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_a_log_axis_refuses_what_it_cannot_show(value):
+    with pytest.raises(ValueError, match="finite numbers of at least 0"):
+        style.ZeroRow(style.Figure().subplots(), [1.0, value])

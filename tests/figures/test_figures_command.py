@@ -1,0 +1,102 @@
+"""`iha-theory figures` as a user calls it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from iha_theory.cli import main
+from synthetic.training import sweep
+
+
+@pytest.fixture
+def runs(record, write):
+    """A folder with a run of each kind of picture."""
+    write([record(heads=1), record(attention="mha", heads=2)], "p")
+    return write([record("cpm3", accuracy=0.9, heads=2)], "c")
+
+
+def figures(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    try:
+        code = main(["figures", *map(str, arguments)])
+    except SystemExit as exit_:
+        code = exit_.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_json_names_all_files(capsys, tmp_path, runs):
+    out = tmp_path / "new" / "folder"
+    code, printed, _ = figures(capsys, "floors", "frontier", "costs", "--from", runs, "--out", out, "--json", "-")
+    assert code == 0
+    content = json.loads(printed)
+    assert content["schema"] == "iha-theory/figures/1"
+    assert [entry["name"] for entry in content["figures"]] == ["floors", "frontier", "costs"]
+    for entry in content["figures"]:
+        assert entry["files"] == [str(out / f"{entry['name']}.{kind}") for kind in ("svg", "png")]
+        assert str(out / f"{entry['name']}.csv") in entry["data_files"]
+    files = {str(file) for file in out.iterdir()}
+    assert files == {file for entry in content["figures"] for file in (*entry["files"], *entry["data_files"])}
+
+
+def test_headless_with_nothing_writable_but_the_output(tmp_path, runs):
+    """Case 28: no display, another backend asked for, no home, no place for settings, no output folder."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environment |= {"MPLBACKEND": "TkAgg", "HOME": "/proc/nowhere", "MPLCONFIGDIR": "/proc/nowhere"}
+    environment |= {"XDG_CONFIG_HOME": "/proc/nowhere", "XDG_CACHE_HOME": "/proc/nowhere"}
+    command = [sys.executable, "-m", "iha_theory.cli", "figures", "floors", "costs", "--from", runs, "--out", "a/b"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for name in ("floors", "costs"):
+        assert (tmp_path / "a" / "b" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (tmp_path / "a" / "b" / f"{name}.svg").read_text()
+
+
+def test_failed_runs_are_said(capsys, tmp_path, record, write):
+    folder = write([record(heads=1), record(heads=1, seed=1, outcome="failed", error=0.1)])
+    code, printed, _ = figures(capsys, "floors", "--from", folder, "--out", tmp_path / "out")
+    assert code == 1
+    assert "FAILS: 1" in printed
+
+
+def test_from_nothing_trains_what_is_missing(capsys, tmp_path, monkeypatch):
+    quick = {"steps": 2, "eval_size": 4}
+    grid = sweep.Grid("polynomial", quick | {"graph": "cycle:4", "terms": 3}, {"mha": (1, 2), "iha": (2,)})
+    tiny = dict.fromkeys(sweep.GRIDS, (grid,)) | {
+        "workspace": (sweep.Grid("workspace", quick | {"tokens": 4}, {"iha": (2,)}),)
+    }
+    monkeypatch.setattr(sweep, "GRIDS", tiny)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    for _ in range(2):
+        code, _, err = figures(capsys, "floors", "--out", tmp_path)
+        assert code == 0, err
+    lines = (tmp_path / "runs" / "polynomial" / "runs.jsonl").read_text().splitlines()
+    assert len(lines) == 3 * sweep.SEEDS  # the second time trained nothing
+    assert (tmp_path / "floors.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nothing"], "accepted are heads, floors, frontier, spectra, costs"),
+        (["floors", "--from", "nowhere"], "no runs.jsonl in nowhere or below: run iha-theory sweep"),
+        (["costs", "--from", "nowhere"], "--from is for floors and frontier"),
+        (["costs", "--checks", "nowhere"], "--checks is for heads"),
+        (["heads", "--checks", "broken.json"], "broken.json is not the output of iha-theory verify"),
+        (["costs", "--out", "broken.json"], "a folder is needed"),
+        (["floors", "--from", "damaged"], "damaged/runs.jsonl, line 1: not a record of a run"),
+        (["--unknown"], "unrecognized arguments"),
+    ],
+)
+def test_bad_usage_is_one_line(capsys, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "runs.jsonl").write_text('{"schema": "iha-theory/run/1"\n')
+    code, out, err = figures(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert reason in err
+    assert err.count("\n") == 1

@@ -1,0 +1,206 @@
+"""Configs, streams and splits."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from iha_theory.bounds import spectrum, unit_norm
+from synthetic.cpm3 import CountPairs
+from synthetic.graphs import builtin, normalise
+from synthetic.training import data, models, problems
+from synthetic.training.config import DEFAULTS, TASKS, TrainConfig
+from synthetic.training.problems import SPLITS, split_of
+from synthetic.training.streams import BLOCK, Stream, finite
+
+
+def config(task, **options):
+    return TrainConfig.for_task(task, {"eval_size": 20} | options)
+
+
+def load(run):
+    return data.load(problems.build(run), run)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_same_seed_gives_the_same_data(task):
+    run = config(task, tokens=5)
+    whole = load(run).train.take(2 * BLOCK + 60)
+    for other in ({"batch": 7}, {"attention": "mha", "heads": 2, "lr": 1.0}, {"steps": 3}):
+        again = load(dataclasses.replace(run, **other))
+        parts = [again.train.take(size) for size in (1, 40, BLOCK, BLOCK + 19)]
+        for array, pieces in zip(whole, zip(*parts, strict=True), strict=True):
+            assert (array == np.concatenate(pieces)).all()
+        assert again.digest == load(run).digest
+    assert load(dataclasses.replace(run, seed=1)).digest != load(run).digest
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_streams_continue(task):
+    run = config(task, tokens=5, train_size=9)
+    for size in (3, 9, 30):
+        stream = load(run).train
+        stream.take(size)
+        state = stream.state()
+        expected = stream.take(40)
+        other = load(run).train
+        other.restore(state)
+        assert all((a == b).all() for a, b in zip(expected, other.take(40), strict=True))
+
+
+def test_a_finite_set_comes_whole_in_each_epoch():  # case 29
+    samples = (np.arange(10), np.arange(10) ** 2)
+    stream = finite(samples, np.random.default_rng(0))
+    taken = [stream.take(4) for _ in range(5)]  # batches do not divide the epochs
+    numbers, squares = (np.concatenate(arrays) for arrays in zip(*taken, strict=True))
+    assert (squares == numbers**2).all()
+    first, second = numbers[:10], numbers[10:]
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first.tolist() != second.tolist()
+
+
+def test_small_cpm3_splits_share_no_sequence():  # case 22
+    run = config("cpm3", tokens=3, modulus=3, coefficient=8, train_size=20)
+    own = load(run)
+    sets = [{tuple(x) for x in arrays[0]} for arrays in (own.train.take(20), own.validation, own.test)]
+    assert all(sets)
+    assert not any(a & b for a, b in itertools.combinations(sets, 2))
+    everything = np.array(list(itertools.product(range(3), repeat=9)))
+    shares = np.bincount(split_of(everything), minlength=3) / len(everything)
+    assert np.allclose(shares, (0.8, 0.1, 0.1), atol=0.01)
+    assert len(SPLITS) == 3
+
+
+def test_too_few_inputs_for_a_split_are_refused():
+    with pytest.raises(ValueError, match="too few inputs"):
+        load(config("cpm3", tokens=1, modulus=1))
+
+
+def test_labels_are_the_oracle():
+    run = config("cpm3", tokens=4, modulus=5, coefficient=-2)
+    x, counts = load(run).train.take(50)
+    assert (counts == CountPairs(5, -2).target(x)).all()
+    assert x.max() == 4
+
+
+def test_accuracy_is_over_all_tokens():  # case 23
+    problem = problems.build(config("cpm3", tokens=5, modulus=2))
+    target = np.array([[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]])
+    wrong = target.copy()
+    wrong[0, 0], wrong[1, 1] = 7, 7
+
+    def run(x):
+        return torch.nn.functional.one_hot(torch.from_numpy(wrong), 26).double()
+
+    validation = (target, np.array([[3, 3, 1, 0, 3]]))
+    measured = problem.measure(torch.nn.Identity(), run, validation, (target, target))
+    assert measured.accuracy == 0.8
+    assert measured.baseline_accuracy == 0.2
+    assert measured.error is None
+
+
+def test_floors():
+    run = config("polynomial", attention="mha", heads=2, terms=3, graph="path:4")
+    values = spectrum(np.stack([np.linalg.matrix_power(np.eye(4, k=1), t) for t in range(3)])) ** 2
+    assert problems.build(run).floor == pytest.approx(float(values[2] / values.sum()))
+    for heads, pseudo, rank in ((1, 3, 1), (2, 1, 2), (2, None, 4)):
+        iha = problems.build(config("workspace", tokens=9, heads=heads, pseudo_heads=pseudo))
+        assert iha.floor == pytest.approx(1 - rank / 9)
+    content = config("polynomial", attention="mha", heads=1, terms=3, graph="orthogonal:8", mode="content")
+    A = builtin("orthogonal:8").adjacency
+    rest = [p - np.trace(p) / 8 * np.eye(8) for p in (A, A @ A)]
+    values = np.linalg.svd(np.reshape(rest, (2, -1)), compute_uv=False)
+    assert problems.build(content).floor == pytest.approx(values[1] ** 2 / 24)
+    assert problems.build(dataclasses.replace(content, heads=2)).floor < 1e-15
+
+
+def test_powers_scaled_to_one_norm():
+    run = config("polynomial", graph="karate", normalise="symmetric", unit_norm=True, terms=4)
+    A = normalise(builtin("karate"), "symmetric").adjacency
+    powers = unit_norm(np.stack([np.linalg.matrix_power(A, t) for t in range(4)]))
+    assert np.allclose(problems.build(run).matrices, powers)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("mode", ["position-only", "content"])
+def test_the_loss_is_the_relative_squared_error(width, mode):
+    run = config("polynomial", graph="path:4", terms=3, width=width, mode=mode, heads=2, dtype="float64")
+    problem = problems.build(run)
+    model = models.build(run, problem)
+    models.initialise(model, run, torch.Generator().manual_seed(0))
+    (X,) = load(run).train.take(6)
+    A = builtin("path:4").adjacency
+    target = np.concatenate([X, A @ X, A @ A @ X], axis=-1)
+    output = model(torch.from_numpy(X)).detach().numpy()
+    norm = width * sum((np.linalg.matrix_power(A, t) ** 2).sum() for t in range(3))
+    expected = ((output - target) ** 2).sum() / (6 * norm)
+    with torch.no_grad():
+        assert float(problem.loss(model, torch.from_numpy(X))) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("init", ["random", "construction", "identity", "mha"])
+def test_initial_weights_depend_on_the_seed_alone(init):
+    run = config("cpm3", tokens=4, heads=2, init=init, hidden=8, dtype="float64")
+    problem = problems.build(run)
+
+    def weights(seed, dtype="float64"):
+        model = models.build(dataclasses.replace(run, dtype=dtype), problem)
+        models.initialise(model, run, torch.Generator().manual_seed(seed))
+        return dict(model.named_parameters())
+
+    first = weights(0)
+    assert all(torch.equal(p, first[name]) for name, p in weights(0).items())
+    assert all(torch.equal(p, first[name].float()) for name, p in weights(0, "float32").items())
+    assert not torch.equal(weights(1)["layer.q_proj.weight"], first["layer.q_proj.weight"])
+    head = first["layer.q_proj.weight"].detach()[:4]
+    assert torch.allclose(head @ head.T, run.gain**2 * torch.eye(4, dtype=torch.float64))
+
+
+def test_options_round_trip():  # case 26
+    run = config("polynomial", seed=0, lr=1, heads=2)
+    assert run.to_json()["seed"] == 0
+    assert run.to_json()["lr"] == 1.0
+    assert isinstance(run.to_json()["lr"], float)
+    assert TrainConfig(**run.to_json()) == run
+    assert run.identity == TrainConfig(**run.to_json()).identity
+    assert len({dataclasses.replace(run, seed=seed).identity for seed in range(20)}) == 20
+    assert {task for task in TASKS if TrainConfig.for_task(task).task == task} == set(DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"learning_rate": 0.1}, "unknown option 'learning_rate'"),
+        ({"task": "cpm3"}, "unknown option 'task'"),
+        ({"heads": "3"}, "heads must be an integer"),
+        ({"heads": True}, "heads must be an integer"),
+        ({"heads": 0}, "heads must be at least 1"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"steps": 1.5}, "steps must be an integer"),
+        ({"lr": float("nan")}, "lr must be finite"),
+        ({"lr": -1.0}, "lr must be at least 0"),
+        ({"lr": None}, "lr must be a number"),
+        ({"beta2": 1.0}, "beta2 must be below 1"),
+        ({"attention": "gqa"}, "attention must be one of mha, iha"),
+        ({"amp": 1}, "amp must be true or false"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"attention": "mha", "pseudo_heads": 2}, "pseudo_heads is an option of iha"),
+    ],
+)
+def test_bad_options_are_named(options, word):
+    with pytest.raises(ValueError, match=word):
+        TrainConfig.for_task("polynomial", options)
+
+
+def test_unknown_tasks_and_graphs_are_named():
+    with pytest.raises(ValueError, match="unknown task 'sorting'"):
+        config("sorting")
+    with pytest.raises(ValueError, match="unknown graph"):
+        problems.build(config("polynomial", graph="nowhere"))
+
+
+def test_a_stream_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="too few"):
+        Stream(lambda generator: (np.zeros((0, 2)),), np.random.default_rng(0))
