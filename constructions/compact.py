@@ -181,6 +181,8 @@ def largest_circle(unit_roundoff: float) -> int:
 
 def parameters(layer: str, tokens: int) -> int:
     """In closed form: MHA 5 N (N + 1); IHA, with ties or without, (N + 1) (4 H + H^2) + 4 H^3."""
+    if layer not in ("mha", "iha", "iha-ties"):
+        raise ValueError(f"unknown layer {layer!r}: accepted are mha, iha and iha-ties")
     heads = ceil_sqrt(tokens)
     if layer == "mha":
         return 5 * tokens * (tokens + 1)

@@ -163,6 +163,8 @@ class CountPairsNetwork:
     def _content(self, x: Tensor, present: Tensor | None) -> Tensor:
         """[x], or [x, f] with flags, in float64, padded to N_max slots; a causal layer's begins with a row of 0."""
         tokens, flags = x.shape[1], self.mlp.presence is not None
+        if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+            raise ValueError(f"tokens of dtype {x.dtype}: accepted are integers")
         if x.numel() == 0:
             raise ValueError(f"no sequences: x has shape {tuple(x.shape)}")
         if tokens > self.slots or (tokens < self.slots and not flags):

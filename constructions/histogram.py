@@ -21,7 +21,7 @@ The output sums the gates. Hidden units: M(M+1)/2 (1 + floor(N/2)) + 2M, and one
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
 from iha_theory.attention import MultiHeadAttention
@@ -93,11 +93,12 @@ class HistogramCount(nn.Module):
 
 @dataclass(frozen=True)
 class HistogramNetwork:
-    """One head of MHA, then the MLP: residues in, counts out."""
+    """One head of MHA, then the MLP: sequences of at most `tokens` integers in, counts out."""
 
     attention: MultiHeadAttention
     mlp: HistogramCount
     modulus: int
+    tokens: int
 
     @property
     def module(self) -> nn.ModuleList:
@@ -105,12 +106,21 @@ class HistogramNetwork:
         return nn.ModuleList([self.attention, self.mlp])
 
     @torch.no_grad()
-    def outputs(self, x: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens"]:
-        """The MLP's outputs, before rounding."""
-        e = nn.functional.one_hot(x % self.modulus, self.modulus).double()
+    def outputs(self, x: Integer[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens"]:
+        """The MLP's outputs, before rounding.
+
+        Raises:
+            ValueError: no integers, more tokens than N; or fewer, unless the attention is linear.
+        """
+        if x.is_floating_point() or x.dtype == torch.bool:
+            raise ValueError(f"tokens of dtype {x.dtype}: accepted are integers")
+        least = 1 if self.attention.pattern == "linear" else self.tokens
+        if not least <= x.shape[-1] <= self.tokens:
+            raise ValueError(f"sequences of {x.shape[-1]} tokens: accepted are {least} to {self.tokens}")
+        e = nn.functional.one_hot(x.long() % self.modulus, self.modulus).double()
         return self.mlp(torch.cat((e, self.attention(e, e, e)), dim=-1))
 
-    def __call__(self, x: Int[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
+    def __call__(self, x: Integer[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
         """The counts (batch, tokens) of integer sequences (batch, tokens): the outputs rounded."""
         return self.outputs(x).round().long()
 
@@ -141,7 +151,7 @@ def network(tokens: int, modulus: int, coefficient: int, pattern: Pattern = "lin
         attention.q_proj.weight.fill_(1)  # <1, e> = 1: every score is 1
         attention.k_proj.weight.fill_(1)
         attention.v_proj.weight.copy_(torch.eye(modulus))
-    return HistogramNetwork(attention, mlp, modulus)
+    return HistogramNetwork(attention, mlp, modulus, tokens)
 
 
 def rounding_bound(tokens: int, modulus: int) -> float:

@@ -58,11 +58,10 @@ def require_buildable(task: Task, layer: str, tokens: int, width: int, terms: in
         raise ValueError(f"sizes must be at least 1, got tokens {tokens}, width {width}, terms {terms}")
     if task == "cpm3" and tokens > LARGEST_CPM3:
         raise ValueError(f"networks for CPM-3 are built and counted up to {LARGEST_CPM3} tokens, got {tokens}")
-    weights = bank_sizes(layer, tokens, width, terms)[0].heads * tokens**2
-    if weights > polynomial.LARGEST:
-        raise ValueError(
-            f"{layer} has {weights} query weights for {tokens} tokens; up to {polynomial.LARGEST} are built"
-        )
+    weights = int(sum(sizes.parameters for sizes in bank_sizes(layer, tokens, width, terms)))
+    if weights > 4 * polynomial.LARGEST:
+        sizes = f"{tokens} tokens, width {width} and {terms} terms"
+        raise ValueError(f"{layer} has {weights} weights for {sizes}; up to {4 * polynomial.LARGEST} are built")
 
 
 def build(task: Task, layer: str, tokens: int, width: int, terms: int) -> Construction:

@@ -23,6 +23,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from iha_theory import exact
+
 
 class PairCount(nn.Module):
     """Counts the ordered pairs (s, t) of workspace slots with x_0 + G x_s + x_t = 0 mod M.
@@ -102,7 +104,7 @@ class ReluPairCount(nn.Module):
         deep: test by folds; otherwise by tents.
 
     Raises:
-        ValueError: M < 1 or B < 0.
+        ValueError: M < 1 or B < 0; so large that float64 may not hold every sum.
     """
 
     def __init__(
@@ -123,6 +125,12 @@ class ReluPairCount(nn.Module):
             raise ValueError(f"need a modulus M >= 1 and a largest token >= 0, got {modulus} and {self.highest}")
         self.values = values
         divisor, top = max(modulus, 2), largest_sum(modulus, coefficient, self.highest)
+        if (
+            16 * (top + divisor) * (1 if deep else top // divisor + 1) >= exact.LARGEST_INTEGER
+        ):  # no partial sum is larger
+            raise ValueError(
+                f"sums of tokens up to {self.highest} with M = {modulus} may not be exact: reduce them mod M"
+            )
         self.pairs = nn.Linear(width, len(values) ** 2, bias=False, dtype=torch.float64)
         self.presence = None if flags is None else nn.Linear(width, len(values) ** 2, dtype=torch.float64)
         self.shift = 0 if flags is None else divisor - 1

@@ -43,7 +43,8 @@ def soften(construction: Construction, inverse_temperature: float | int) -> Cons
 def error_bound(tokens: int, spread: float | int, inverse_temperature: float | int) -> float:
     """(N - 1) D / (e^b + N - 1): the workspace's largest error, for MHA and IHA alike, which is attained."""
     others = tokens - 1
-    return others * spread / (math.exp(inverse_temperature) + others)
+    weight = math.exp(-inverse_temperature)  # of another token, over that of the right one: never too large for a float
+    return others * spread * weight / (1 + others * weight)
 
 
 def least_inverse_temperature(tokens: int, spread: int) -> float:

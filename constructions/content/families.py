@@ -195,8 +195,9 @@ def predicted_error(a: Float[Tensor, "N N"], terms: int, width: int, scale: int,
         kurtosis: kappa, the fourth moment of an entry of X.
 
     Raises:
-        ValueError: an A with other entries.
+        ValueError: an A with other entries; as `mha_family`.
     """
+    _require(a, terms, width, scale)
     if not bool((a == a.round()).all()):
         raise ValueError("the exact error needs a matrix of integers")
     tokens, power = len(a), np.array([[int(x) for x in row] for row in a.tolist()], dtype=object)

@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = ledger.select(arguments.ids)
     out = output.console(arguments.json)
     if arguments.list:
+        if arguments.json or arguments.update or arguments.pages:
+            raise ValueError("--list checks nothing: leave out --json, --pages and --update")
         out.print(output.table([("id", False), ("statement", False)], [(s.id, escape(s.claim.text)) for s in chosen]))
         return 0
     if arguments.update is not None:

@@ -224,7 +224,15 @@ def cost(quantity: str, layer: str, tokens: Number, width: Number, terms: Number
         width: d.
         terms: k.
         mlp: add CPM-3's MLP, N^2 units over the workspace; for "parameters" and "flops".
+
+    Raises:
+        ValueError: another layer; arrays of a fixed number of bits, which could overflow; maps of an MLP.
     """
+    arrays = [n for n in (tokens, width, terms) if isinstance(n, np.ndarray)]
+    if quantity != "maps" and any(n.dtype.kind in "iu" for n in arrays):
+        raise ValueError("arrays of int64 overflow: accepted are Python integers, arrays of objects and of float64")
+    if mlp and quantity == "maps":
+        raise ValueError("an MLP has no attention maps: accepted with mlp are parameters and flops")
     attribute = "attention_maps" if quantity == "maps" else quantity
     attention = sum(getattr(sizes, attribute) for sizes in bank_sizes(layer, tokens, width, terms))
     if not mlp:

@@ -87,3 +87,15 @@ def test_the_bound_on_rounding_is_enforced(monkeypatch):
     monkeypatch.setattr("constructions.histogram.UNIT_ROUNDOFF", 2.0**-24)
     with pytest.raises(ValueError, match="too large for float64"):
         network(64, 12, 5)
+
+
+def test_lengths_and_dtypes_it_cannot_count_are_refused():
+    assert network(2, 7, 3)(torch.tensor([[200, 100]], dtype=torch.uint8)).tolist() == [[1, 0]]
+    assert (
+        network(5, 5, 11)(torch.tensor([[1, 2, 3]])).tolist()
+        == CountPairs(5, 11).target(np.array([[1, 2, 3]])).tolist()
+    )
+    with pytest.raises(ValueError, match="sequences of 6 tokens: accepted are 1 to 3"):
+        network(3, 5, 11)(torch.tensor([[1, 1, 1, 1, 1, 2]]))
+    with pytest.raises(ValueError, match="sequences of 3 tokens: accepted are 5 to 5"):
+        network(5, 5, 11, "softmax")(torch.tensor([[1, 2, 3]]))

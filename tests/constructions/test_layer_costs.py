@@ -42,7 +42,7 @@ def test_what_is_costed_computes_the_task(layer):
     [
         (("bank", "mha", 0, 1, 1), "at least 1"),
         (("cpm3", "iha", 129, 1, 129), "up to 128 tokens"),
-        (("bank", "iha", 10**5, 1, 4), "query weights"),
+        (("bank", "iha", 10**5, 1, 4), "weights for"),
         (("bank", "gqa", 3, 1, 2), "accepted are mha"),
     ],
 )

@@ -123,3 +123,8 @@ def test_what_is_refused(deep):
     for bad in (3.0, -1.0, float("nan")):
         with pytest.raises(ValueError, match=r"tokens must be in 0 \.\. 2"):
             mlp(torch.tensor([[0.0, bad]], dtype=torch.float64))
+
+
+def test_sums_beyond_float64_are_refused():
+    with pytest.raises(ValueError, match="may not be exact: reduce them mod M"):
+        ReluPairCount([0, 1], 2, 45, 20, highest=2**52, deep=True)
