@@ -7,6 +7,7 @@
 - `convolution`, `state_space`, `inclusion`, `content` (folder): other targets; MHA in IHA; content in the queries.
 - `checks`, `measure`: a construction against an independent answer. `suite`: the checks that `iha-theory verify` runs.
 - `head_counts`, `exact_heads`, `approximate_heads`, `weight_files`: heads for a given graph, and files of weights.
+- `learned`: what trained layers are, beside the constructions.
 - `ledger`: every statement of the theory, with a verdict computed when asked.
 
 May import `synthetic` and `iha_theory`.

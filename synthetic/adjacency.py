@@ -9,7 +9,6 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
-import scipy.sparse
 from jaxtyping import Shaped
 
 MAX_NODES = 10_000
@@ -104,7 +103,9 @@ class Graph:
         Raises:
             ValueError: see the class.
         """
-        sparse = scipy.sparse.issparse(matrix)
+        from scipy.sparse import issparse
+
+        sparse = issparse(matrix)
         matrix = matrix.tocoo() if sparse else np.asarray(matrix)
         _require_square(matrix.shape)
         nodes = tuple(range(matrix.shape[0]))

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-import networkx as nx
 import numpy as np
 
 from synthetic.adjacency import MAX_NODES, Graph
@@ -44,6 +44,11 @@ def builtin(name: str) -> Graph:
     return Graph.from_edges(graph.edges(), nodes=graph.nodes, name=name)
 
 
+def _networkx(name: str) -> Callable[..., Any]:
+    """networkx's function of that name; networkx takes most of a second to import, so only when called."""
+    return lambda *arguments, **options: getattr(import_module("networkx"), name)(*arguments, **options)
+
+
 def _cycle(n: int) -> np.ndarray:
     return np.roll(np.eye(n, dtype=np.int64), 1, axis=1)
 
@@ -58,12 +63,12 @@ def _gnp(n: int, p: float, seed: int = 0) -> np.ndarray:
     return upper | upper.T
 
 
-def _regular(n: int, d: int, seed: int = 0) -> nx.Graph:
+def _regular(n: int, d: int, seed: int = 0) -> Any:
     if d >= n or n * d % 2:
         raise ValueError(f"there is no {d}-regular graph on {n} nodes (d must be below N, and N d even)")
     if d > n // 2:  # networkx's sampler gets stuck on dense graphs
-        return nx.complement(_regular(n, n - 1 - d, seed))
-    return nx.random_regular_graph(d, n, seed=seed)
+        return _networkx("complement")(_regular(n, n - 1 - d, seed))
+    return _networkx("random_regular_graph")(d, n, seed=seed)
 
 
 def _random(n: int, seed: int = 0) -> np.ndarray:
@@ -113,18 +118,18 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "seed": _integer(0, 10**9 - 1),
 }
 GRAPHS: dict[str, Callable[..., Any]] = {
-    "karate": nx.karate_club_graph,
-    "les_miserables": nx.les_miserables_graph,
-    "florentine": nx.florentine_families_graph,
-    "davis": nx.davis_southern_women_graph,
-    "petersen": nx.petersen_graph,
+    "karate": _networkx("karate_club_graph"),
+    "les_miserables": _networkx("les_miserables_graph"),
+    "florentine": _networkx("florentine_families_graph"),
+    "davis": _networkx("davis_southern_women_graph"),
+    "petersen": _networkx("petersen_graph"),
     "cycle:N": _cycle,
     "path:N": lambda n: np.eye(n, k=1),
     "ring:N": lambda n: _cycle(n) | _cycle(n).T,
     "complete:N": lambda n: 1 - np.eye(n),
     "star:N": _star,
-    "grid:RxC": lambda sides: nx.grid_2d_graph(*sides),
-    "hypercube:D": nx.hypercube_graph,
+    "grid:RxC": lambda sides: _networkx("grid_2d_graph")(*sides),
+    "hypercube:D": _networkx("hypercube_graph"),
     "gnp:N:p[:seed]": _gnp,
     "regular:N:d[:seed]": _regular,
     "random:N[:seed]": _random,

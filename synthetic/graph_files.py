@@ -7,10 +7,7 @@ from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import numpy as np
-import scipy.io
-import scipy.sparse
 
 from synthetic.adjacency import Graph
 
@@ -68,14 +65,18 @@ def _edge_list(path: Path, directed: bool) -> Graph:
 
 
 def _graphml(path: Path, directed: bool) -> Graph:
-    graph = nx.read_graphml(path)
+    from networkx import read_graphml
+
+    graph = read_graphml(path)
     default = graph.graph.get("edge_default", {}).get("weight", 1)
     edges = graph.edges(data="weight", default=default)
     return _graph(graph.nodes, edges, graph.is_directed(), path.name)
 
 
 def _matrix_market(path: Path, directed: bool) -> Graph:
-    return Graph.from_matrix(scipy.io.mmread(path), name=path.name)
+    from scipy.io import mmread
+
+    return Graph.from_matrix(mmread(path), name=path.name)
 
 
 def _npz(path: Path, directed: bool) -> Graph:
@@ -84,7 +85,9 @@ def _npz(path: Path, directed: bool) -> Graph:
     with np.load(path, allow_pickle=False) as archive:
         arrays = dict(archive)
     if "format" in arrays:
-        return Graph.from_matrix(scipy.sparse.load_npz(path), name=path.name)
+        from scipy.sparse import load_npz
+
+        return Graph.from_matrix(load_npz(path), name=path.name)
     if len(arrays) != 1:
         raise ValueError(f"expected one 2-D array or one scipy.sparse matrix, got {len(arrays)} arrays")
     return Graph.from_matrix(next(iter(arrays.values())), name=path.name)

@@ -6,13 +6,16 @@ Source: Sec. 3.1 and 4.2.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 from flint import fmpz_mat
 from jaxtyping import Float64, Shaped
-from sympy.polys.matrices import DomainMatrix
 
 from synthetic.graphs import Graph
+
+if TYPE_CHECKING:  # sympy takes a second to import, and training needs none of it
+    import sympy.polys.matrices
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class PolynomialBank:
         return target
 
 
-def power_blocks(A: DomainMatrix, terms: int) -> Iterator[DomainMatrix]:
+def power_blocks(A: "sympy.polys.matrices.DomainMatrix", terms: int) -> Iterator["sympy.polys.matrices.DomainMatrix"]:
     """I, A, ..., A^{k-1} over any sympy domain (integers, rationals, GF(p), polynomials), each A times the one before.
 
     Args:
@@ -89,7 +92,7 @@ def power_blocks(A: DomainMatrix, terms: int) -> Iterator[DomainMatrix]:
     _require_terms(terms)
     _require_square(A.shape)
     A = A.to_dense()
-    block = DomainMatrix.eye(A.shape, A.domain).to_dense()
+    block = type(A).eye(A.shape, A.domain).to_dense()
     yield block
     for _ in range(terms - 1):
         block = A * block

@@ -7,7 +7,7 @@
 - `capacity`: measured operator ranks against their bounds.
 - `costs`: parameters and FLOPs, formula and counted.
 - `figures`: pictures of results.
-- `train`, `sweep`: one training run; a grid of them.
+- `train`, `sweep`: one training run; a grid of them. `learned`: trained layers beside the constructions.
 - `bench`: speed as ratios.
 - `output`: strict JSON, tables, progress.
 
@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from iha_theory import __version__
-from iha_theory.cli import bench, capacity, claims, costs, figures, heads, sweep, train, verify
+from iha_theory.cli import bench, capacity, claims, costs, figures, heads, learned, sweep, train, verify
 
-COMMANDS = (verify, claims, heads, capacity, costs, train, sweep, figures, bench)
+COMMANDS = (verify, claims, heads, capacity, costs, train, sweep, learned, figures, bench)
 
 # Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

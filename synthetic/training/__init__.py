@@ -1,6 +1,6 @@
 """Training on the tasks: small models around the attention layers, from sampled data, many runs at once.
 
-- `config`: `TrainConfig`, every option of a run; `schedule`: its learning rate.
+- `config`: `TrainConfig`, every option of a run; `schedule`: its learning rate; `optimiser`: AdamW.
 - `streams`, `data`: training data that can be saved and continued; the splits of a run, from its seed.
 - `problems`: the tasks as training sees them: data, loss, floor, what a trained model reached.
 - `models`: the models and their initial weights.

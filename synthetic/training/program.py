@@ -19,6 +19,7 @@ from torch.func import functional_call, vmap
 
 from synthetic.training import data, models, problems
 from synthetic.training.config import TrainConfig
+from synthetic.training.optimiser import AdamW, Moments
 from synthetic.training.problems import Measured
 from synthetic.training.schedule import rate_factor
 from synthetic.training.streams import Samples
@@ -85,23 +86,14 @@ class Program:
         self.best = {name: p.clone() for name, p in self.stack.items()} if self.config.patience else {}
         self.optimiser = self._optimiser(None)
 
-    def _optimiser(self, state: dict[str, dict[str, Tensor]] | None) -> torch.optim.AdamW:
+    def _optimiser(self, moments: Moments | None) -> AdamW:
         """AdamW on the stacked parameters, with the moments given."""
         config = self.config
-        groups = []
+        rates = {}
         for name, parameter in self.stack.items():
             parameter.requires_grad_(True)
-            peak = config.mlp_lr if name.startswith("mlp") and config.mlp_lr is not None else config.lr
-            groups.append({"params": [parameter], "lr": peak, "peak": peak})
-        groups = [
-            {"params": [p for g in groups if g["peak"] == peak for p in g["params"]], "lr": peak, "peak": peak}
-            for peak in dict.fromkeys(g["peak"] for g in groups)
-        ]
-        betas = (config.beta1, config.beta2)
-        optimiser = torch.optim.AdamW(groups, betas=betas, weight_decay=config.weight_decay, fused=True)
-        for name, moments in (state or {}).items():
-            optimiser.state[self.stack[name]] = dict(moments)
-        return optimiser
+            rates[name] = config.mlp_lr if name.startswith("mlp") and config.mlp_lr is not None else config.lr
+        return AdamW(self.stack, rates, (config.beta1, config.beta2), config.weight_decay, moments)
 
     def restore(self, stack: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
         """Puts saved parameters and moments (by kind, then by parameter) in place of the present ones."""
@@ -109,9 +101,9 @@ class Program:
         saved = moments["step"]
         self.optimiser = self._optimiser({name: {kind: moments[kind][name] for kind in moments} for name in saved})
 
-    def moments(self) -> dict[str, dict[str, Tensor]]:
+    def moments(self) -> Moments:
         """The optimiser's state of each parameter."""
-        return {name: dict(self.optimiser.state[p]) for name, p in self.stack.items() if p in self.optimiser.state}
+        return self.optimiser.moments
 
     def _losses(self, samples: Sequence[Tensor], stack: dict[str, Tensor]) -> Tensor:
         """The loss of each run, from samples with a leading axis of runs."""
@@ -142,12 +134,9 @@ class Program:
         tensors = self._tensors(samples, steps)
         losses = []
         for i in range(steps):
-            for group in self.optimiser.param_groups:
-                group["lr"] = group["peak"] * rate_factor(self.config, self.step + i)
-            self.optimiser.zero_grad()
             each = self._losses([array[i] for array in tensors], self.stack)
             each.sum().backward()
-            self.optimiser.step()
+            self.optimiser.step(rate_factor(self.config, self.step + i))
             losses.append(each.detach())
         self.step = until
         table = torch.stack(losses).double().cpu().numpy()

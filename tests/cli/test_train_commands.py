@@ -5,6 +5,7 @@ import json
 import pytest
 
 from iha_theory.cli import main
+from synthetic.training.sweep import INITS
 
 SMALL = ("--graph", "orthogonal:4", "--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "20")
 ONE = ("train", "polynomial", *SMALL, "--attention", "mha", "--heads", "2")
@@ -135,6 +136,16 @@ def test_sweep_table_and_rerun(capsys, tmp_path):
     assert (again, out_again) == (0, out)
     assert (tmp_path / "runs.jsonl").read_bytes() == before
     assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 8
+
+
+def test_a_sweep_table_tells_settings_apart(capsys, tmp_path):
+    arguments = ("sweep", "cpm3-init", "--tokens", "3", "--steps", "2", "--hidden", "4", "--batch", "4")
+    code, out, _ = call(capsys, *arguments, "--eval-size", "4", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
+    assert code == 0
+    rows = [line for line in out.splitlines() if "1/1" in line]
+    assert len(rows) == len(INITS)
+    for word in ("init=mha", "gain=1.0", "circulant=False", "activation=relu"):
+        assert sum(word in row for row in rows) == 1
 
 
 def test_a_failed_point_fails_the_sweep(capsys, tmp_path):  # case 21

@@ -1,0 +1,50 @@
+"""`iha-theory learned` on the records of real runs."""
+
+import json
+
+from iha_theory.cli import main
+
+SMALL = ("--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "30")
+
+
+def call(capsys, *arguments):
+    """Exit code, standard output, standard error."""
+    try:
+        code = main(arguments)
+    except SystemExit as exit_:
+        code = exit_.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_every_position_only_run_is_measured(capsys, tmp_path):
+    folder, file = tmp_path / "runs", tmp_path / "learned.json"
+    runs = (
+        ("polynomial", "--attention", "mha", "--heads", "2", "--graph", "orthogonal:4"),
+        ("polynomial", "--attention", "iha", "--heads", "2", "--graph", "orthogonal:4", "--seed", "1"),
+        ("polynomial", "--attention", "mha", "--mode", "content", "--graph", "orthogonal:4"),
+        ("workspace", "--attention", "iha", "--heads", "2", "--tokens", "4"),
+        ("unstructured", "--heads", "2", "--tokens", "4"),
+    )
+    for run in runs:
+        assert call(capsys, "train", *run, *SMALL, "--out", str(folder))[0] == 0
+    code, out, _ = call(capsys, "learned", str(folder), "--json", str(file))
+    found = json.loads(file.read_text())["runs"]
+    assert code == 0
+    assert "4 of 4 angles are within what the error allows" in out
+    assert [(r["attention"], r["heads"], r["seed"]) for r in found] == [
+        ("mha", 2, 0),
+        ("iha", 2, 1),
+        ("iha", 2, 0),
+        ("iha", 2, 0),
+    ]
+    assert [r["learned"]["commutator"] is None for r in found] == [False, False, True, True]
+    for r in found:
+        assert 0 <= r["learned"]["gap"]["angle"] <= r["learned"]["gap"]["allowed"] + 1e-4
+        assert r["start"] != r["learned"]
+
+
+def test_a_folder_without_such_runs_is_refused(capsys, tmp_path):
+    code, _, err = call(capsys, "learned", str(tmp_path))
+    assert code == 2
+    assert "holds no weights of finished position-only runs on a bank" in err
