@@ -6,7 +6,7 @@ r = dim span{I, ..., A^{k-1}}:
 
 - `content_floor`: the error below which content in the queries cannot help (docs/content.md, Theorem 1);
 - `limit_heads`: the heads that come arbitrarily near with content in the queries: r - 1 or r (Theorem 3);
-- `needs_rank_heads`: whether content anywhere leaves the exact count at r (Theorem 4).
+- `needs_rank_heads`: whether it is proved that content anywhere leaves the exact count at r (Theorem 4).
 
 Both counts depend on the kernels of polynomials of A, which `eigenvalues` gives exactly.
 """
@@ -14,18 +14,17 @@ Both counts depend on the kernels of polynomials of A, which `eigenvalues` gives
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
-from sympy import QQ, Poly, Symbol
-from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from iha_theory import exact
 from iha_theory.attention.base import require_count
 from iha_theory.bounds import spectrum
-from iha_theory.exact_rank import power_rank
+
+if TYPE_CHECKING:  # sympy takes a second to import, and the floor, all that training needs, does without
+    import sympy.polys.matrices
 
 
 def identity_free_spectrum(bank: Any) -> Float[Tensor, " k"]:
@@ -93,6 +92,11 @@ def eigenvalues(a: Any) -> tuple[Eigenvalues, ...]:
     Raises:
         ValueError: a matrix that is not square, or an entry that is not a finite number.
     """
+    from sympy import QQ, Poly, Symbol
+    from sympy.polys.matrices import DomainMatrix
+
+    from iha_theory import exact
+
     m = a.convert_to(QQ).to_dense() if isinstance(a, DomainMatrix) else exact.matrix(a, QQ)
     size, columns = m.shape
     if size != columns:
@@ -121,11 +125,12 @@ def largest_kernel(spectrum: Sequence[Eigenvalues], degree: int) -> int:
 
 
 def needs_rank_heads(a: Any, terms: int) -> bool:
-    """Whether exact MHA needs r heads for the bank though queries, keys and values may all use content.
+    """Whether it is proved that exact MHA needs r heads for the bank, with content in queries, keys and values.
 
-    So it is if r <= 2, or rank p(A) >= r for every polynomial p that is not constant and has a degree below r
-    (docs/content.md, Theorem 4), which is what this decides; if not, the count is open. The condition holds if every
-    eigenvalue has one Jordan block and N >= 2 r - 1. IHA then needs ceil(sqrt r) heads.
+    So it is if r <= 2, or rank p(A) >= r for every real polynomial p that is not constant and has a degree below r
+    (docs/content.md, Theorem 4). This decides a stricter condition, the same for complex p: True is proved, False
+    leaves the count open. The two differ only where A has eigenvalues that are not real. The stricter one holds if
+    every eigenvalue has one Jordan block and N >= 2 r - 1. IHA then needs ceil(sqrt r) heads.
 
     Args:
         a: A, as in `eigenvalues`.
@@ -134,6 +139,8 @@ def needs_rank_heads(a: Any, terms: int) -> bool:
     Raises:
         ValueError: as `iha_theory.exact_rank.power_rank`.
     """
+    from iha_theory.exact_rank import power_rank
+
     r = power_rank(a, terms).rank
     return r <= 2 or len(_rows(a)) - largest_kernel(eigenvalues(a), r - 1) >= r
 
@@ -154,6 +161,8 @@ def limit_heads(a: Any, terms: int, width: int) -> int:
     Raises:
         ValueError: as `iha_theory.exact_rank.power_rank`; a width below 1.
     """
+    from iha_theory.exact_rank import power_rank
+
     require_count("width", width)
     r = power_rank(a, terms).rank
     free = len(_rows(a)) * (r - 2)
@@ -166,9 +175,11 @@ def _rows(a: Any) -> range:
     return range(a.shape[0] if hasattr(a, "shape") else len(a))
 
 
-def _evaluate(coefficients: Sequence[Any], m: DomainMatrix) -> DomainMatrix:
+def _evaluate(
+    coefficients: Sequence[Any], m: "sympy.polys.matrices.DomainMatrix"
+) -> "sympy.polys.matrices.DomainMatrix":
     """p(A) by Horner's rule, the leading coefficient first."""
-    one = exact.identity(m.shape[0], QQ)
+    one = type(m).eye(m.shape, m.domain).to_dense()
     total = one * coefficients[0]
     for c in coefficients[1:]:
         total = total * m + one * c

@@ -15,7 +15,7 @@ from constructions.checks import least_root
 from constructions.construction import Block, Construction
 from constructions.convolution import mha_products
 from constructions.ledger.bank import RANDOM, degree, matrix
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Statement, size
 from constructions.measure import exact_gap
 from iha_theory.bounds import error_floor, spectrum
 from iha_theory.capacity import VALUE_DIM, Capacity, table
@@ -173,10 +173,10 @@ def heads_within(graph: str, tolerance: float, *, fewer: int = 0) -> Finding:
     """
     heads = HEADS_AT[graph][TOLERANCES.index(tolerance)] - fewer
     errors = _errors(graph, heads)
-    what = f"{graph}, error {tolerance:g}: {heads} MHA heads are within {errors[0]:.3g}"
+    what = f"{graph}, error {tolerance:g}: {heads} MHA heads are within {size(errors[0]):g}"
     if len(errors) > 1:
-        what += f", {least_root(heads)} wide IHA heads within {errors[1]:.3g}"
-    return Finding(max(errors) <= tolerance, what, {"heads": heads, "errors": errors})
+        what += f", {least_root(heads)} wide IHA heads within {size(errors[1]):g}"
+    return Finding(max(errors) <= tolerance, what, {"heads": heads, "errors": [size(e) for e in errors]})
 
 
 @cache

@@ -19,16 +19,16 @@ from synthetic.cpm3 import CountPairs
 
 
 @torch.no_grad()
-def cyclic_under_mask(layer: str, n_max: int, *, more: int = 0) -> Finding:
+def cyclic_under_mask(n_max: int, modulus: int, layer: str, *, more: int = 0) -> Finding:
     """E3-cpm3 as printed: the workspace of cyclic shifts under the causal mask. more: as in `suffices`."""
     construction = cpm3.workspace(layer, n_max)
-    x = sequences(3, n_max)
+    x = sequences(modulus, n_max)
     content = with_positions(torch.from_numpy(x).double().unsqueeze(-1))
     rows = construction.layer(content, content, content, is_causal=True)
-    counts = cpm3.network(construction, 3, 8 + more).mlp(rows).numpy()
-    expected = CountPairs(3, 8, causal=True).target(x)
+    counts = cpm3.network(construction, modulus, 8 + more).mlp(rows).numpy()
+    expected = CountPairs(modulus, 8, causal=True).target(x)
     wrong = np.flatnonzero((counts != expected).any(axis=1))
-    what = f"N_max = {n_max}, {layer}, M = 3, G = 8: {len(wrong)} of {len(x)} sequences are counted wrong"
+    what = f"N_max = {n_max}, {layer}, M = {modulus}, G = 8: {len(wrong)} of {len(x)} sequences are counted wrong"
     if len(wrong):
         i = wrong[0]
         what += f"; {x[i].tolist()} gives {[round(c, 3) for c in counts[i].tolist()]}, not {expected[i].tolist()}"
@@ -113,7 +113,7 @@ STATEMENTS = (
         claim=Claim(
             text="the filter-bank constructions are right under the causal mask, which the paper leaves implicit",
             test=bank_under_mask,
-            cases=MASKED | SMALL,
+            cases=SMALL | MASKED,
             given=_matrices,
             mutants={"powers A^(2t)": {"step": 2}},
         ),
@@ -126,7 +126,7 @@ STATEMENTS = (
             text="under the causal mask the bank is right if and only if k = 1 or A is lower-triangular; strictly "
             "lower for IHA in the virtual order that reads query row j = 1",
             test=masked_where_triangular,
-            cases=MASKED | {"row": ("first", "last")} | SMALL,
+            cases=SMALL | MASKED | {"row": ("first", "last")},
             given=_matrices,
             mutants={"A upper-triangular": {"transposed": True}},
             wider=MASKED | {"row": ("first", "last")} | LARGER,
@@ -143,7 +143,7 @@ STATEMENTS = (
             text="under the causal mask, which the paper leaves implicit, the CPM-3 constructions count the pairs with "
             "j1, j2 <= i",
             test=cyclic_under_mask,
-            cases={"layer": LAYERS, "n_max": range(1, 10)},
+            cases={"n_max": range(1, 7), "modulus": (1, 3), "layer": LAYERS},
             mutants={"G + 2 in the MLP": {"more": 2}},
         ),
         repaired=Claim(

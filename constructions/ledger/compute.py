@@ -16,45 +16,44 @@ from iha_theory.costs.counted import flops, flops_of
 from iha_theory.costs.crossovers import never_less
 from iha_theory.costs.formulas import ceil_sqrt, cost
 
-TOKENS = 6
-"""Of the layers that are built; the ratio of their maps does not depend on it."""
-
 
 @cache
-def _map_flops(layer: str, width: int, terms: int) -> int:
+def _map_flops(layer: str, tokens: int, width: int, terms: int) -> int:
     """FLOPs of forming the maps and applying them, in the bank's layer as built."""
-    construction = build("bank", layer, TOKENS, width, terms)
+    construction = build("bank", layer, tokens, width, terms)
     attention = construction.layer
-    rows = TOKENS * construction.pseudo_heads
+    rows = tokens * construction.pseudo_heads
     shapes = [
         (1, attention.num_heads, rows, w) for w in (attention.head_dim, attention.head_dim, attention.value_head_dim)
     ]
     return flops_of(partial(attend, pattern="linear", scale=1.0), *shapes)
 
 
-def _map_ratio(layer: str, width: int, terms: int) -> tuple[int, int, Fraction]:
-    ours, theirs = (_map_flops(name, width, terms) for name in (layer, "mha"))
+def _map_ratio(layer: str, tokens: int, width: int, terms: int) -> tuple[int, int, Fraction]:
+    ours, theirs = (_map_flops(name, tokens, width, terms) for name in (layer, "mha"))
     return ours, theirs, Fraction(ours, theirs)
 
 
-def fewer_heads_cost_less(width: int, terms: int, layer: str = "iha") -> Finding:
+def fewer_heads_cost_less(tokens: int, width: int, terms: int, layer: str = "iha") -> Finding:
     """The attention of ceil(sqrt k) heads takes no more FLOPs than that of MHA's k."""
-    ours, theirs, ratio = _map_ratio(layer, width, terms)
+    ours, theirs, ratio = _map_ratio(layer, tokens, width, terms)
     what = (
-        f"k = {terms}, N = {TOKENS}, d = {width}: {ceil_sqrt(terms)} heads take {ours} FLOPs in {ceil_sqrt(terms) ** 3}"
+        f"k = {terms}, N = {tokens}, d = {width}: {ceil_sqrt(terms)} heads take {ours} FLOPs in {ceil_sqrt(terms) ** 3}"
         f" maps, MHA's {terms} heads {theirs} in {terms} maps: {float(ratio):.2f} times"
     )
     return Finding(ratio <= 1, what, {"iha": ours, "mha": theirs})
 
 
-def tiled_cost(width: int, terms: int, layer: str = "iha-tiled", factor: tuple[int, int] = (8, 3)) -> Finding:
+def tiled_cost(
+    tokens: int, width: int, terms: int, layer: str = "iha-tiled", factor: tuple[int, int] = (8, 3)
+) -> Finding:
     """In units of (N + dH) / (N + d): T6's attention FLOPs at most 8/3, the paper's at least sqrt k times MHA's."""
-    ours, theirs, ratio = _map_ratio(layer, width, terms)
-    unit = Fraction(TOKENS + width * ceil_sqrt(terms), TOKENS + width)
-    paper = _map_ratio("iha", width, terms)[2] / unit
-    maps = cost("maps", layer, TOKENS, width, terms)
+    ours, theirs, ratio = _map_ratio(layer, tokens, width, terms)
+    unit = Fraction(tokens + width * ceil_sqrt(terms), tokens + width)
+    paper = _map_ratio("iha", tokens, width, terms)[2] / unit
+    maps = cost("maps", layer, tokens, width, terms)
     what = (
-        f"k = {terms}, N = {TOKENS}, d = {width}: {maps} maps, {maps / terms:.2f} times MHA's; {float(ratio):.2f} times"
+        f"k = {terms}, N = {tokens}, d = {width}: {maps} maps, {maps / terms:.2f} times MHA's; {float(ratio):.2f} times"
         " the FLOPs"
     )
     holds = ratio <= Fraction(*factor) * unit and paper**2 >= terms
@@ -152,7 +151,8 @@ def _whole_window(pseudo_heads: int, tokens: int, **_: object) -> bool:
     return tokens % (2 * pseudo_heads**2) == 0
 
 
-_BANKS = {"width": (1, 2), "terms": (1, 2, 3, 4, 5, 7, 9, 10, 16, 17, 36, 64)}
+_BANKS = {"tokens": (1, 2, 6), "width": (1, 2), "terms": (1, 2, 3, 4, 5, 7, 9, 10, 16, 17, 36, 64)}
+_TOKENS = (2, 4, 6, 8, 16, 32, 64, 128, 512)
 
 STATEMENTS = (
     Statement(
@@ -163,7 +163,7 @@ STATEMENTS = (
             "that of MHA's k, k >= 2",
             test=fewer_heads_cost_less,
             cases=_BANKS,
-            given=lambda width, terms: terms >= 2,
+            given=lambda tokens, width, terms: terms >= 2,
             mutants={},
         ),
         repaired=Claim(
@@ -172,7 +172,7 @@ STATEMENTS = (
             test=tiled_cost,
             cases=_BANKS,
             mutants={"P = H": {"layer": "iha"}, "at most twice": {"factor": (2, 1)}},
-            wider={"width": range(1, 5), "terms": range(1, 200)},
+            wider={"tokens": range(1, 9), "width": range(1, 5), "terms": range(1, 200)},
         ),
         note="H P^2 maps of N x N, with values of width dH in a head; T6 has the fewest maps. See T-compute for the "
         "whole layer.",
@@ -226,7 +226,7 @@ STATEMENTS = (
             text="four IHA layers with a window of N / (2P^2) tokens and one global MHA layer cost 3/5 of five global "
             "MHA layers, up to edge effects",
             test=schedule,
-            cases={"counted": ("causal", "square"), "pseudo_heads": (1, 2, 4, 8), "tokens": (128, 512)},
+            cases={"pseudo_heads": (1, 2, 4, 8), "tokens": _TOKENS, "counted": ("causal", "square")},
             mutants={
                 "1/2 for 3/5": {"share": (1, 2)},
                 "window N / P^2": {"window_factor": 1},
@@ -243,7 +243,7 @@ STATEMENTS = (
             text="with causal pairs counted alike in both kinds of layer the schedule costs 1 - 1/(5P^2) of global "
             "MHA, up to 1/N",
             test=schedule_counted_alike,
-            cases={"pseudo_heads": (1, 2, 4, 8), "tokens": (128, 512)},
+            cases={"pseudo_heads": (1, 2, 4, 8), "tokens": _TOKENS},
             mutants={"no edge effect": {"share": 0}, "3/5": {"share": 2}},
             given=_whole_window,
             wider={"pseudo_heads": (1, 2, 3, 4), "tokens": range(288, 1200, 288)},

@@ -165,7 +165,7 @@ def total_bound(counts: str, largest: int, constant: int = 37, twice_exponent: i
 
 _BANKS = {"tokens": (1, 2, 5), "width": (1, 2, 3), "terms": (1, 2, 3, 4, 5, 9, 10)}
 _WIDER_BANKS = {"tokens": range(1, 13), "width": range(1, 6), "terms": range(1, 40)}
-_MIXINGS = {"collapse": ("global", "per_head"), "heads": (1, 2, 3, 5), "pseudo_heads": (1, 2, 4)}
+_MIXINGS = {"heads": (1, 2, 3, 5), "pseudo_heads": (1, 2, 4), "collapse": ("global", "per_head")}
 _WIDER_MIXINGS = {"collapse": ("global", "per_head"), "heads": range(1, 17), "pseudo_heads": range(1, 9)}
 _TOKENS = (1, 2, 3, 4, 5, 9, 10, 16, 17)
 _RANGES = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 12), (13, 1000), (1001, 10**6))
@@ -296,14 +296,14 @@ STATEMENTS = (
             text="the MLP that enumerates the pairs of CPM-3 has H^2 N(N-1) + N^2 parameters (IHA), (N+1)N(N-1) + N^2 "
             "(MHA)",
             test=mlp_printed,
-            cases={"layer": ("iha", "mha"), "tokens": _TOKENS},
+            cases={"tokens": _TOKENS, "layer": ("iha", "mha")},
             mutants={},
         ),
         repaired=Claim(
             text="the MLP that enumerates the pairs has N^2 (W+1) parameters, W the width of the workspace: H^2 for "
             "IHA, N for MHA",
             test=mlp_right,
-            cases={"layer": ("iha", "mha"), "tokens": _TOKENS},
+            cases={"tokens": _TOKENS, "layer": ("iha", "mha")},
             mutants={"pairs with j1 != j2": {"pairs": "different"}, "W = N for IHA": {"width": "tokens"}},
             wider={"layer": ("iha", "mha"), "tokens": range(1, 33)},
         ),
@@ -317,7 +317,7 @@ STATEMENTS = (
         claim=Claim(
             text="IHA has fewer parameters for CPM-3 than MHA, in attention and in total",
             test=cpm3_saving,
-            cases={"part": ("attention", "total"), "sizes": _RANGES},
+            cases={"sizes": _RANGES, "part": ("attention", "total")},
             mutants={"the MHA itself": {"layer": "mha"}},
             wider={"part": ("attention", "total"), "sizes": _WIDER_RANGES},
         ),

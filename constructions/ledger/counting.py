@@ -1,11 +1,15 @@
 """How an MLP counts pairs, and whether it takes a workspace: E10 and T8."""
 
 from functools import cache
+from itertools import count, product, takewhile
+from math import gcd
+from operator import mul
 
 import numpy as np
 import torch
 
-from constructions.construction import Construction, count
+from constructions.construction import Construction
+from constructions.construction import count as parameters
 from constructions.cpm3 import CountPairsNetwork, workspace
 from constructions.histogram import HistogramCount, HistogramNetwork, histogram_parameters, histogram_units
 from constructions.histogram import network as histogram_network
@@ -27,8 +31,8 @@ def one_unit_a_pair(
 ) -> Finding:
     """Whether one hidden unit for each pair of slots counts the pairs.
 
-    With mod M in the activation: the built MLP against the task. With ReLU: whether a function of one knot tests z = 0
-    mod M for all the z there are.
+    With mod M in the activation: the built MLP against the task. With ReLU: whether for each pair a function of one
+    knot tests z = 0 mod M for all the z that the pair has.
     """
     if activation == MOD:
         a = _attention(tokens)
@@ -36,13 +40,34 @@ def one_unit_a_pair(
         wrong, seen = _wrong(CountPairsNetwork(a, mlp), tokens, modulus, coefficient)
         what = f"{tokens**2} units of {MOD} count {seen - wrong} of {seen} sequences right"
         return Finding(wrong == 0, f"N = {tokens}, M = {modulus}, G = {coefficient}: {what}", {"wrong": wrong})
-    residues, g = range(modulus), coefficient % modulus
-    reached = {x + g * y + z for x in residues for y in residues for z in residues}
-    if reached != set(range(len(reached))):
-        raise ValueError("the bound on knots is for sums without holes")
-    knots = least_knots([int(z % modulus == 0) for z in range(len(reached))])
-    what = f"1[z = 0 mod {modulus}] on 0 .. {len(reached) - 1} takes {knots} ReLU units in a hidden layer, at least"
-    return Finding(knots <= 1, f"M = {modulus}, G = {coefficient}: {what}", {"knots": knots})
+    knots, z = max(
+        (_knots(form, modulus) for form in _forms(tokens, coefficient % modulus)), key=lambda found: found[0]
+    )
+    what = f"1[{z} = 0 mod {modulus}] takes {knots} ReLU units in a hidden layer, at least"
+    return Finding(knots <= 1, f"N = {tokens}, M = {modulus}, G = {coefficient}: {what}", {"knots": knots})
+
+
+def _forms(tokens: int, g: int) -> set[tuple[int, ...]]:
+    """The coefficients of z = x_0 + g x_s + x_t for all pairs of slots, without zeros, in any order of the tokens."""
+    forms = set()
+    for s, t in product(range(min(tokens, 3)), repeat=2):
+        z = [1, 0, 0]
+        z[s] += g
+        z[t] += 1
+        forms.add(tuple(sorted(c for c in z if c)))
+    return forms
+
+
+def _knots(form: tuple[int, ...], modulus: int) -> tuple[int, str]:
+    """The least knots of a function of z that tests z = 0 mod M for residues, and z in words.
+
+    On the longest run of multiples of the coefficients' greatest divisor that z reaches from 0.
+    """
+    step = gcd(*form)
+    reached = {sum(map(mul, form, x)) // step for x in product(range(modulus), repeat=len(form))}
+    run = takewhile(reached.__contains__, count(0))
+    words = " + ".join(f"{'' if c == 1 else c} {'xyz'[i]}".strip() for i, c in enumerate(form))
+    return least_knots([int(z * step % modulus == 0) for z in run]), words
 
 
 def relu_count(
@@ -89,11 +114,11 @@ def one_head(
     if squares_missing:
         factor = 1 if pattern == "linear" else tokens
         mlp = HistogramCount(max(1, tokens - squares_missing), modulus, coefficient, factor)
-        net = HistogramNetwork(net.attention, mlp, modulus)
+        net = HistogramNetwork(net.attention, mlp, modulus, tokens)
     wrong, seen = _wrong(net, tokens, modulus, coefficient)
     units = histogram_units(tokens, modulus) + units_off
     sized = squares_missing > 0 or (
-        net.mlp.hidden_units == units and count(net.module) == histogram_parameters(tokens, modulus)
+        net.mlp.hidden_units == units and parameters(net.module) == histogram_parameters(tokens, modulus)
     )
     what = (
         f"{net.attention.num_heads} head of {pattern} attention and {net.mlp.hidden_units} ReLUs "
@@ -130,7 +155,12 @@ STATEMENTS: tuple[Statement, ...] = (
             "an MLP with one hidden unit for each pair of slots counts the pairs, by N^2 activations of z = x_0 "
             "+ G x_s + x_t",
             one_unit_a_pair,
-            cases={"activation": (MOD, RELU), "tokens": (3, 4), "modulus": (2, 3, 5), "coefficient": (5, 8, 11)},
+            cases={
+                "tokens": (1, 2, 3, 4),
+                "modulus": (1, 2, 3, 5),
+                "coefficient": (5, 8, 11),
+                "activation": (MOD, RELU),
+            },
             given=lambda activation, tokens, modulus, coefficient: coefficient > 2 * modulus,
             mutants={"G + 1 in the weights": {"coefficient_off": 1}, "mod M + 1": {"modulus_off": 1}},
             wider={"activation": (MOD,), "tokens": range(1, 6), "modulus": range(1, 6), "coefficient": range(3, 30)},

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from constructions.ledger.inclusion import ROUNDING, relative_gap
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
 from iha_theory.attention import InterleavedHeadAttention
 
 
@@ -73,9 +73,9 @@ def same_function(
     error = relative_gap(out, expected)
     what = (
         f"causal by {causal}, {collapse} collapse, {pattern}, H = {heads}, P = {pseudo}: Algorithm 1 and Definition 3 "
-        f"are {error:.2g} of their size apart"
+        f"are {size(error):g} of their size apart"
     )
-    return Finding(error <= ROUNDING, what, {"error": error})
+    return Finding(error <= ROUNDING, what, {"error": size(error)})
 
 
 STATEMENTS = (
@@ -86,11 +86,11 @@ STATEMENTS = (
             text="Algorithm 1 (token-major) and Definition 3 (pseudo-major) are one function",
             test=same_function,
             cases={
+                "heads": (1, 2, 3),
+                "pseudo": (1, 2, 3),
                 "causal": ("none", "token", "virtual"),
                 "collapse": ("global", "per_head"),
                 "pattern": ("softmax", "linear"),
-                "heads": (1, 2, 3),
-                "pseudo": (1, 2, 3),
             },
             mutants={"blocks read as token-major": {"unstack": "token-major"}},
         ),

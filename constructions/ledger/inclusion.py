@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
 from constructions.suite.inclusion import (
     integer_mha,
     operators_error,
@@ -68,11 +68,12 @@ def inclusion_equals(pattern: str, heads: int, pseudo: int, seed: int, *, key_of
     else:
         mha = integer_mha(heads, pattern, generator)
         error, bound = operators_error(mha, printed_inclusion(mha, pseudo, key_of=key_of, rows=rows)), 0.0
-    what = f"{pattern}, H = {heads}, P = {pseudo}: IHA and MHA differ by {error:.3g}, where {bound:.2g} is allowed"
+    shown = size(error, bound)
+    what = f"{pattern}, H = {heads}, P = {pseudo}: IHA and MHA differ by {shown:g}, where {bound:.2g} is allowed"
     if pattern == "linear":
         times = next((t for t in range(1, pseudo + 1) if _times(mha, pseudo, t) == 0), None)
         what += f"; the IHA is {times} times the MHA"
-    return Finding(error <= bound, what, {"error": error, "bound": bound})
+    return Finding(error <= bound, what, {"error": shown, "bound": bound})
 
 
 def _times(mha: MultiHeadAttention, pseudo: int, factor: int) -> float:
@@ -154,7 +155,7 @@ STATEMENTS = (
         claim=Claim(
             text="with alphaQ = alphaK = alphaV = 1[m = i] for every j, and R picking j = 1, IHA equals the MHA",
             test=inclusion_equals,
-            cases={"pattern": ("softmax", "hard", "linear"), "heads": (1, 2, 3), "pseudo": (1, 2, 3), "seed": (0, 1)},
+            cases={"heads": (1, 2, 3), "pseudo": (1, 2, 3), "pattern": ("softmax", "hard", "linear"), "seed": (0, 1)},
             mutants={"another head's keys": {"key_of": 1}, "R adds two rows": {"rows": 2}},
             wider={
                 "pattern": ("softmax", "hard"),
@@ -177,14 +178,14 @@ STATEMENTS = (
             text="in the causal token-major algorithm, alphas that copy each head P times and R picking j = 1 give "
             "the MHA",
             test=causal_row,
-            cases={"rotary": ("none", "token", "virtual"), "pseudo": (1, 2, 3), "tokens": (1, 2, 3)},
+            cases={"tokens": (1, 2, 3), "pseudo": (1, 2, 3), "rotary": ("none", "token", "virtual")},
             mutants={"no causal mask": {"causal": False}},
         ),
         repaired=Claim(
             text="in the causal token-major algorithm, with the same alphas, R picking j = P gives the MHA, with "
             "rotary positions by original token or none",
             test=_last_row,
-            cases={"rotary": ("none", "token"), "pseudo": (1, 2, 3), "tokens": (1, 2, 3), "seed": (None, 0)},
+            cases={"tokens": (1, 2, 3), "pseudo": (1, 2, 3), "rotary": ("none", "token"), "seed": (None, 0)},
             mutants={"j = 1": {"pick": "first"}, "virtual rotary positions": {"turned_by": "virtual"}},
             wider={"rotary": ("none", "token"), "pseudo": range(1, 6), "tokens": range(1, 9), "seed": range(1000)},
         ),

@@ -21,7 +21,7 @@ from constructions.content.families import (
 )
 from constructions.content.training import population_error, train
 from constructions.ledger.content import WIDTH, integers
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Statement, size
 from iha_theory import exact, position_only
 from iha_theory.bounds import error_floor, least_heads, spectrum
 from iha_theory.content_bounds import content_floor, limit_heads
@@ -120,8 +120,8 @@ def trained_against_floors(seed: int, heads: int, content: bool, *, projected: b
     floor = content_floor(bank, heads + more) if content and projected else plain
     holds = floor - 1e-12 <= error and (error < plain - 0.05 if content else error < plain + 1e-4)
     name = "content in the queries" if content else "position-only"
-    what = f"H = {heads}, {name}: trained to {error:.4g}; floor {floor:.4g}, position-only floor {plain:.4g}"
-    return Finding(holds, what, {"error": error, "floor": floor, "position_only_floor": plain})
+    what = f"H = {heads}, {name}: trained to {size(error):g}; floor {floor:.4g}, position-only floor {plain:.4g}"
+    return Finding(holds, what, {"error": size(error), "floor": floor, "position_only_floor": plain})
 
 
 def one_head_for_two_terms(graph: str, width: int, *, multiplicity: bool = True, real: bool = True) -> Finding:
@@ -146,10 +146,12 @@ def one_head_for_two_terms(graph: str, width: int, *, multiplicity: bool = True,
         how = f"with eigenvalue {found[0]:g} and eps = 1e-2, 1e-4 it has"
     near = len(errors) == 2 and errors[1] < 1e-5 and abs(errors[0] / errors[1] / 1e4 - 1) < 1e-3
     what = (
-        f"{graph}, d = {width}: {how} squared relative error {', '.join(f'{e:.3g}' for e in errors)}; "
+        f"{graph}, d = {width}: {how} squared relative error {', '.join(f'{size(e):g}' for e in errors)}; "
         f"position-only floor {error_floor(spectrum(bank), 1):.3g}"
     )
-    return Finding(near == claimed and (near or errors[0] > 0.01), what, {"errors": errors, "claimed": claimed})
+    return Finding(
+        near == claimed and (near or errors[0] > 0.01), what, {"errors": [size(e) for e in errors], "claimed": claimed}
+    )
 
 
 def _eigenvectors(a: Tensor, count: int) -> tuple[float, Tensor] | None:

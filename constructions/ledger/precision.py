@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from constructions import compact, precision
@@ -10,11 +11,14 @@ from constructions.ledger.statement import Claim, Finding, Statement
 from constructions.mlp import PairCount
 from constructions.temperature import hardest, rounds_exactly, soften, workspace_error
 from iha_theory.costs import ceil_sqrt
+from synthetic.cpm3 import CountPairs
 
 JUST = 1e-6
 """Just above and just below a temperature b: b +- 1e-6 (1 + b)."""
 WINDOW = 300
 """So many tokens below the predicted limit are tried: all of them in bfloat16."""
+SEQUENCES = 20
+"""So many are counted; the first two hold 0 only and the largest token only."""
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
@@ -53,17 +57,43 @@ def tokens_in(dtype: str, layer: str, tokens: int, *, bits_off: int = 0, factor_
     )
 
 
-def counts_in(dtype: str, *, more: int = 0) -> Finding:
-    """Which counts N^2 (M = 1, all pairs) the MLP gets right in a number format."""
+def in_range(dtype: str, layer: str, tokens: int) -> bool:
+    """H <= 2^((p-1)/2), and H 2^p is no overflow, which excludes H = 32 in float16 only."""
+    heads, bits = ceil_sqrt(tokens), precision.significand_bits(DTYPES[dtype])
+    return layer == "mha" or (2 * heads**2 <= 2**bits and heads * 2**bits <= torch.finfo(DTYPES[dtype]).max)
+
+
+@torch.no_grad()
+def counts_in(
+    dtype: str, tokens: int | None, modulus: int, coefficient: int, *, more: int = 0, bounded: bool = True
+) -> Finding:
+    """Whether the MLP counts right in a number format, on workspaces of N slots with the largest tokens among others.
+
+    tokens: N; None for floor(2^(p/2)), where it also must go wrong for some N beyond (M = 1, where all pairs count).
+    more: added to that N. bounded: keep to (2 + G mod M) max x <= 2^p, and not only to x <= 2^p.
+    """
     bits = precision.significand_bits(DTYPES[dtype])
-    largest = precision.largest_tokens_counted(bits) + more
-    first = next(n for n in range(largest, 2 * largest) if not precision.holds(n**2, bits))
-    right = [n for n in (1, 2, largest - 1, largest) if _all_pairs(n, DTYPES[dtype]) == n**2]
-    beyond = _all_pairs(first, DTYPES[dtype])
-    what = (
-        f"N = {right} of 1, 2, {largest - 1}, {largest} are counted right; {first}^2 = {first**2} comes out as {beyond}"
-    )
-    return Finding(len(right) == 4 and beyond != first**2, f"{dtype}: {what}", {"largest": largest, "first": first})
+    slots = precision.largest_tokens_counted(bits) + more if tokens is None else tokens
+    highest = 2**bits // (2 + coefficient % modulus if bounded else 1)
+    generator = torch.Generator().manual_seed(slots)
+    x = torch.randint(max(0, highest - 2 * modulus), highest + 1, (SEQUENCES, slots), generator=generator)
+    x[0], x[1] = 0, highest
+    mlp = PairCount(list(range(slots)), slots, modulus, coefficient).to(DTYPES[dtype])
+    counts = mlp(x.to(DTYPES[dtype])).double().numpy()
+    right = CountPairs(modulus, coefficient).target(x.numpy())[:, 0]
+    wrong = np.flatnonzero(counts != right)
+    what = f"{dtype}, N = {slots}, M = {modulus}, G = {coefficient}, tokens up to {highest}: "
+    what += f"{len(wrong)} of {len(x)} are counted wrong"
+    if len(wrong) and slots < 9:
+        what += f"; {x[wrong[0]].tolist()} is counted as {counts[wrong[0]]:g}, not {right[wrong[0]]}"
+    goes_wrong = True
+    if tokens is None:
+        first = next(n for n in range(slots, 2 * slots) if not precision.holds(n**2, bits))
+        all_pairs = PairCount(list(range(first)), first, 1, 0).to(DTYPES[dtype])
+        beyond = float(all_pairs(torch.zeros(1, first, dtype=DTYPES[dtype])))
+        goes_wrong = beyond != first**2
+        what += f"; {first}^2 = {first**2} for M = 1 comes out as {beyond:g}"
+    return Finding(not len(wrong) and goes_wrong, what, {"tokens": slots, "highest": highest, "wrong": len(wrong)})
 
 
 def compact_keys(
@@ -110,13 +140,6 @@ def _exact(is_exact: bool) -> str:
     return "exact" if is_exact else "not exact"
 
 
-@torch.no_grad()
-def _all_pairs(slots: int, dtype: torch.dtype) -> float:
-    """The MLP's count for M = 1 and tokens 0, computed in a number format."""
-    mlp = PairCount(list(range(slots)), slots, 1, 0).to(dtype)
-    return float(mlp(torch.zeros(1, slots, dtype=dtype)))
-
-
 STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="T9",
@@ -141,13 +164,11 @@ STATEMENTS: tuple[Statement, ...] = (
         id="T9-tokens",
         source="docs/results.md T9",
         claim=Claim(
-            "with a significand of p bits hard attention writes the workspace exactly for tokens up to 2^p by "
-            "MHA, and by IHA, H <= 2^((p-1)/2), below the first x for which H x takes more than p bits",
+            "with a significand of p bits hard attention writes the workspace exactly for tokens up to 2^p by MHA, and "
+            "by IHA, H <= 2^((p-1)/2), H 2^p in range, below the first x for which H x takes more than p bits",
             tokens_in,
             cases={"dtype": tuple(DTYPES), "layer": ("mha", "iha"), "tokens": (1, 4, 9, 17)},
-            given=lambda dtype, layer, tokens: (
-                layer == "mha" or 2 * ceil_sqrt(tokens) ** 2 <= 2 ** precision.significand_bits(DTYPES[dtype])
-            ),
+            given=in_range,
             mutants={"a bit more": {"bits_off": 1}, "a bit less": {"bits_off": -1}, "values H + 1": {"factor_off": 1}},
             wider={"dtype": tuple(DTYPES), "layer": ("mha", "iha"), "tokens": range(1, 27)},
         ),
@@ -160,11 +181,22 @@ STATEMENTS: tuple[Statement, ...] = (
         id="T9-counts",
         source="docs/results.md T9",
         claim=Claim(
-            "with a significand of p bits the MLP of CPM-3 counts up to N = floor(2^(p/2)) tokens right, and not "
-            "all counts beyond (bfloat16: 16, float16: 45)",
+            "with a significand of p bits the MLP of CPM-3 counts right for N^2 <= 2^p tokens x >= 0 with "
+            "(2 + G mod M) max x <= 2^p, and not all counts for larger N (N = 16 in bfloat16, 45 in float16)",
             counts_in,
-            cases={"dtype": ("bfloat16", "float16")},
-            mutants={"a few tokens more": {"more": 2}},
+            cases={
+                "dtype": ("bfloat16", "float16"),
+                "tokens": (1, 2, 3, 8, None),
+                "modulus": (1, 2, 3, 17),
+                "coefficient": (0, 15, 16),
+            },
+            mutants={"a few tokens more": {"more": 2}, "x <= 2^p": {"bounded": False}},
+            wider={
+                "dtype": ("bfloat16", "float16"),
+                "tokens": range(1, 17),
+                "modulus": range(1, 100),
+                "coefficient": range(-100, 100),
+            },
         ),
         note="float32: 4096, by the same proof in constructions.precision; its N^2 hidden units are too many to build.",
     ),
@@ -172,9 +204,8 @@ STATEMENTS: tuple[Statement, ...] = (
         id="T10",
         source="docs/results.md T10",
         claim=Claim(
-            "keys of two coordinates, on a circle of n places, write the workspace: N heads of MHA (n = N), "
-            "ceil(sqrt N) of IHA (n = N H), by softmax also with the paper's ties (n = N); the least b grows as "
-            "n^2",
+            "keys of two coordinates, on a circle of n places, write the workspace for N >= 3: N heads of MHA (n = N), "
+            "ceil(sqrt N) of IHA (n = N H), by softmax also with the paper's ties (n = N); the least b grows as n^2",
             compact_keys,
             cases={"layer": tuple(compact.WEIGHTS), "tokens": (3, 4, 5, 9, 16, 25), "spread": (1, 3)},
             mutants={
@@ -186,7 +217,8 @@ STATEMENTS: tuple[Statement, ...] = (
         ),
         note="Base queries span two dimensions. Softmax rounds exactly above the b at which the weights of other "
         "tokens are 1/(2 D - 1) of the right one's, and not below; b / n^2 tends to a constant, with a "
-        "relative difference of at most 10/n^2. Logits that are equal on paper are not in floating point, so "
+        "relative difference of at most 10/n^2 (for N = 2 it may be more). "
+        "Logits that are equal on paper are not in floating point, so "
         "IHA's ties do not survive hard attention: its virtual keys get places of their own, for which b grows "
         "like N^3 (N^2 with ties and softmax). Queries and keys shrink to 2 coordinates a head, and the "
         "attention parameters of MHA are then at most 5 times IHA's, no longer about sqrt N times. Proof: "

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from constructions.ledger.inclusion import ROUNDING, relative_gap
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Statement, size
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 
 STEPS = 4
@@ -61,11 +61,11 @@ def exact_start_breaks_symmetry(
                 spread.append(min(float(m.max()) for m in moved))
     grows = 1e-9 < spread[0] < spread[1]
     what = (
-        f"{pattern}, causal by {causality}, P = {pseudo}: off the MHA by {error:.2g} at "
+        f"{pattern}, causal by {causality}, P = {pseudo}: off the MHA by {size(error):g} at "
         f"the start; spread over j of what the steps add to alphaK and alphaV {spread[0]:.2g} after 2, "
         f"{spread[1]:.2g} after {STEPS}"
     )
-    return Finding(error <= ROUNDING and grows, what, {"error": error, "spread": spread})
+    return Finding(error <= ROUNDING and grows, what, {"error": size(error), "spread": spread})
 
 
 STATEMENTS = (

@@ -30,12 +30,18 @@ Box = Mapping[str, Sequence[Any]]
 class Finding:
     """What a claim's test found in one case.
 
-    holds: whether the claim is true there. what: in words, with the numbers that matter. values: the numbers, as JSON.
+    holds: whether the claim is true there. what: in words, with the numbers that matter; no digits of rounding errors,
+    which differ between machines: see `size`. values: the numbers, as JSON, there to six digits.
     """
 
     holds: bool
     what: str
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def size(error: float, rounding: float = 1e-10) -> float:
+    """An error to be shown, with two digits; 0 for one of rounding, whose digits differ between machines."""
+    return 0.0 if error <= rounding else float(f"{error:.2g}")
 
 
 @dataclass(frozen=True)
@@ -196,7 +202,17 @@ class Judgement:
 
 
 def _finding_json(case: Case, finding: Finding) -> dict[str, Any]:
-    return strict({"case": case, "holds": finding.holds, "what": finding.what, "values": dict(finding.values)})
+    values = _significant(dict(finding.values))
+    return strict({"case": case, "holds": finding.holds, "what": finding.what, "values": values})
+
+
+def _significant(value: Any) -> Any:
+    """Floats to six digits: the last ones differ between machines."""
+    if isinstance(value, dict):
+        return {key: _significant(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_significant(v) for v in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def judge(statement: Statement) -> Judgement:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from constructions.inclusion import repeated, witness
 from constructions.ledger.inclusion import ROUNDING, normal, randomise, relative_gap
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
 from constructions.polynomial import routing
 from constructions.suite.inclusion import TOKENS, WITNESS_WIDTH, witness_error, witness_weights
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
@@ -56,10 +56,12 @@ def linear_on_repeated(pattern: str, reads: str, heads: int, tokens: int, *, pow
         degree = float((twice.norm() / fx.norm()).log2())
     error = max(additive, homogeneous)
     what = (
-        f"{pattern}, positions in {reads}, H = {heads}, N = {tokens}: f(3x - y) is off 3 f(x) - f(y) by {additive:.2g} "
-        f"of its size, and |f(2x)| = 2^{degree:.3g} |f(x)|"
+        f"{pattern}, positions in {reads}, H = {heads}, N = {tokens}: f(3x - y) is off 3 f(x) - f(y) by "
+        f"{size(additive):g} of its size, and |f(2x)| = 2^{degree:.3g} |f(x)|"
     )
-    return Finding(error <= ROUNDING, what, {"additive": additive, "homogeneous": homogeneous, "degree": degree})
+    return Finding(
+        error <= ROUNDING, what, {"additive": size(additive), "homogeneous": size(homogeneous), "degree": degree}
+    )
 
 
 # E8, P-strict
@@ -80,7 +82,7 @@ def printed_witness_is_nonlinear(pseudo: int, seed: int, *, queries: float = 1.0
     else:
         found = f"the output is off v = W_V x by {from_v:.2g} of its size, and f(2x) off 2 f(x) by {departure:.2g}"
     what = f"P = {pseudo}, alphaV2 = +1: {found}"
-    return Finding(departure > ROUNDING, what, {"departure": departure, "gap_to_v": from_v})
+    return Finding(departure > ROUNDING, what, {"departure": size(departure), "gap_to_v": size(from_v)})
 
 
 def repaired_witness(pseudo: int, seed: int, *, sign: int = -1, zeroed: bool = True) -> Finding:
@@ -100,10 +102,13 @@ def repaired_witness(pseudo: int, seed: int, *, sign: int = -1, zeroed: bool = T
     error = relative_gap(out, repeated(formula * (x @ value.T), TOKENS))
     what = (
         f"P = {pseudo}, alphaV2 = {sign:+d}: off {'tanh(s) v' if pseudo == 2 else '2 sinh(s) v / (2 cosh(s) + P - 2)'} "
-        f"by {error:.2g} of its size; |f(2x) - 2 f(x)| is up to {departure:.3g}, where rounding explains {bound:.2g}"
+        f"by {size(error):g} of its size; |f(2x) - 2 f(x)| is up to {departure:.3g}, where rounding "
+        f"explains {bound:.2g}"
     )
     nonlinear = departure > 1e3 * bound
-    return Finding(error <= ROUNDING and nonlinear, what, {"error": error, "departure": departure, "bound": bound})
+    return Finding(
+        error <= ROUNDING and nonlinear, what, {"error": size(error), "departure": departure, "bound": bound}
+    )
 
 
 def strictly_inside(pattern: str, heads: int, pseudo: int, *, value: int = -1, more: int = 0) -> Finding:
@@ -123,10 +128,10 @@ def strictly_inside(pattern: str, heads: int, pseudo: int, *, value: int = -1, m
         fx, fy, both, twice = (layer(*[repeated(z, TOKENS)] * 3) for z in (x, x.roll(1, 0), x + x.roll(1, 0), 2 * x))
     additive, homogeneous = relative_gap(both, fx + fy), relative_gap(twice, 2 * fx)
     what = (
-        f"{pattern}, P = {pseudo}, on repeated tokens: f(x + y) is off f(x) + f(y) by {additive:.2g} of its size, and "
-        f"f(2x) off 2 f(x) by {homogeneous:.2g}"
+        f"{pattern}, P = {pseudo}, on repeated tokens: f(x + y) is off f(x) + f(y) by {size(additive):g} of its size, "
+        f"and f(2x) off 2 f(x) by {size(homogeneous):g}"
     )
-    values = {"additive": additive, "homogeneous": homogeneous}
+    values = {"additive": size(additive), "homogeneous": size(homogeneous)}
     return Finding(max(additive, homogeneous) > ROUNDING, what, values)
 
 
@@ -143,10 +148,8 @@ def _one_linear_head(pseudo: int) -> Finding:
         head.v_proj.weight.mul_(paths)
         x = normal(3, 4, TOKENS, WITNESS_WIDTH)
         gap = relative_gap(layer(x, x, x), head(x, x, x))
-    what = (
-        f"linear, H = 1, P = {pseudo}: off the MHA head with values times {float(paths):.3g} by {gap:.2g} of its size"
-    )
-    return Finding(gap > ROUNDING, what, {"gap": gap})
+    what = f"linear, H = 1, P = {pseudo}: off the MHA head with values times {float(paths):.3g} by {size(gap):g} of it"
+    return Finding(gap > ROUNDING, what, {"gap": size(gap)})
 
 
 def diagonal(heads: int, pseudo: int) -> InterleavedHeadAttention:
@@ -201,9 +204,9 @@ def _linear_heads(heads: int, pseudo: int, more: int) -> Finding:
             sizes.append(float((layer(pairs, pairs, pairs) - layer(alone, alone, alone))[:, 0].norm()))
     what = (
         f"linear, H = {heads}, P = {pseudo}: at an x orthogonal to the b_h of a random MHA with {many} heads the part "
-        f"y x x of the MHA is {sizes[1]:.2g}, of the IHA {sizes[0]:.2g}"
+        f"y x x of the MHA is {size(sizes[1]):g}, of the IHA {size(sizes[0]):g}"
     )
-    return Finding(sizes[1] <= ROUNDING * width**3 < sizes[0], what, {"iha": sizes[0], "mha": sizes[1]})
+    return Finding(sizes[1] <= ROUNDING * width**3 < sizes[0], what, {"iha": size(sizes[0]), "mha": size(sizes[1])})
 
 
 STATEMENTS = (
@@ -214,10 +217,10 @@ STATEMENTS = (
             text="on repeated tokens X = 1 x^T every MHA is linear in x",
             test=linear_on_repeated,
             cases={
-                "pattern": ("softmax", "hard", "linear"),
-                "reads": ("none", "keys", "values"),
                 "heads": (1, 2),
                 "tokens": (1, 3),
+                "pattern": ("softmax", "hard", "linear"),
+                "reads": ("none", "keys", "values"),
             },
             mutants={"homogeneous of degree 3": {"power": 3}},
             wider={
@@ -260,7 +263,7 @@ STATEMENTS = (
         claim=Claim(
             text="for P >= 2 some IHA is no MHA with as many heads",
             test=strictly_inside,
-            cases={"pattern": ("softmax", "hard", "linear"), "heads": (1, 2, 3), "pseudo": (2, 3, 4)},
+            cases={"heads": (1, 2, 3), "pseudo": (2, 3, 4), "pattern": ("softmax", "hard", "linear")},
             given=lambda pattern, heads, pseudo: heads <= pseudo if pattern == "linear" else heads == 1,
             mutants={"alphaV2 = +1, as printed": {"value": 1}, "H^2 MHA heads": {"more": 1}},
         ),

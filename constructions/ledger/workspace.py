@@ -188,7 +188,7 @@ def _fits(n_max: int, tokens: int, **_: object) -> bool:
     return tokens <= n_max
 
 
-EVERY_N_MAX = {"layer": LAYERS, "n_max": N_MAX}
+EVERY_N_MAX = {"n_max": N_MAX, "layer": LAYERS}
 ANY_TASK = {"modulus": range(1, 8), "coefficient": (*range(-9, 40), 2**62 + 1)}
 
 STATEMENTS = (
@@ -198,13 +198,13 @@ STATEMENTS = (
         claim=Claim(
             text="for N = 4 and the printed P, (P X)_n = X_(n-1), the workspace row of token 1 reads 1, 2, 3, 4",
             test=partial(direction, step=-1),
-            cases={"layer": LAYERS, "tokens": (4,)},
+            cases={"tokens": (4,), "layer": LAYERS},
             mutants={},
         ),
         repaired=Claim(
             text="with (P X)_n = X_(n+1) the workspace row of token n reads n, n + 1, ..., N, 1, ..., n - 1",
             test=partial(direction, step=1),
-            cases={"layer": LAYERS, "tokens": N_MAX},
+            cases={"tokens": N_MAX, "layer": LAYERS},
             mutants={"the printed direction": {"step": -1}, "steps of two": {"step": 2}},
         ),
         note="The counts do not notice, since they do not depend on the order of the tokens (T8).",
@@ -256,7 +256,7 @@ STATEMENTS = (
         claim=Claim(
             text="the CPM-3 constructions count right for every N <= N_max, with zeros in the slots that hold no token",
             test=partial(every_length, flags=False),
-            cases=EVERY_N_MAX | {"tokens": N_MAX},
+            cases={"n_max": range(1, 10), "tokens": range(1, 10), "modulus": (1, 3), "layer": LAYERS},
             given=_fits,
             mutants={"G + 1 in the MLP": {"more": 1}},
         ),

@@ -104,6 +104,8 @@ def test_heads_in_the_limit():
 def test_where_content_anywhere_saves_nothing():
     cycle = builtin("cycle:9").adjacency
     assert [needs_rank_heads(cycle, k) for k in (1, 2, 5, 6)] == [True, True, True, False]  # N >= 2 r - 1
+    assert [needs_rank_heads(builtin("cycle:8").adjacency, k) for k in (4, 5)] == [True, False]  # N = 2 r - 1, 2 r - 2
+    assert not needs_rank_heads(builtin("cycle:4").adjacency, 3)
     assert [needs_rank_heads(builtin("karate").adjacency, k) for k in (13, 14)] == [True, False]
     petersen = builtin("petersen").adjacency
     assert [needs_rank_heads(petersen, k) for k in (2, 3, 9)] == [True, False, False]

@@ -9,7 +9,7 @@ from constructions.ledger.strictness import diagonal
 def test_mha_on_repeated_tokens(judged):
     """Cubic with linear attention."""
     found = {tuple(case.values()): finding.values for case, finding in judged("P-repeated-linear").evidence[0].findings}
-    assert found["linear", "none", 1, 3]["degree"] == pytest.approx(3, abs=1e-12)
+    assert found[1, 3, "linear", "none"]["degree"] == pytest.approx(3, abs=1e-12)
 
 
 def test_the_printed_witness(judged):

@@ -1,6 +1,6 @@
 """T5: the dimension of the banks that IHA makes."""
 
-from constructions.ledger.structure import dimension
+from constructions.ledger.structure import dimension, large_enough
 from iha_theory.bounds import unstructured_heads
 
 
@@ -12,7 +12,14 @@ def test_dimension_of_the_banks():
 
 
 def test_structure(judged):
-    found = {case["terms"]: finding.values for case, finding in judged("T5").evidence[1].findings}
+    findings = judged("T5").evidence[1].findings
+    found = {case["terms"]: finding.values for case, finding in findings if case["tokens"] == 5}
     assert found[4] == {"heads": 2, "dimension": 84, "counted": 84, "all": 100}
     for values in found.values():
         assert values["heads"] < unstructured_heads(values["all"] // 25, 49)
+
+
+def test_for_few_tokens_a_head_less_is_enough():
+    for terms, tokens in ((4, 2), (5, 2), (4, 3), (6, 3), (6, 4), (7, 4), (8, 5)):
+        assert not large_enough(terms, tokens)
+        assert dimension(terms, tokens, terms // 2) == terms * tokens**2
