@@ -16,7 +16,9 @@ sweeps:
   workspace     the 16 cyclic shifts, softmax attention
   unstructured  nine random matrices, for which ceil(sqrt k) heads of IHA are not enough
   content       queries that see content, against the floor of that class
-  cpm3          CPM-3 from labels, scalar and one-hot tokens
+  cpm3          CPM-3 from labels, N = 9, scalar tokens in two numbers of steps, and one-hot tokens
+  cpm3-init     IHA with 3 heads on that from other initial weights, and with another MLP (docs/learning.md)
+  cpm3-large    CPM-3, N = 16
 
 Runs that differ in their seed only train as one batched program; programs go over processes, or over the workers of a
 Dask cluster. Finished runs are on disk at once; a rerun leaves them out and tries failed ones again.
@@ -38,7 +40,7 @@ def add_parser(commands: Any) -> None:
         description="Trains a named grid of runs and compares the errors with the floor that theory predicts.",
         epilog=EPILOG,
     )
-    parser.add_argument("name", metavar="NAME", help="polynomial, workspace, unstructured, content or cpm3")
+    parser.add_argument("name", metavar="NAME", help="one of the sweeps below")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the records")
     parser.add_argument("--heads", metavar="H", nargs="+", type=int, help="head counts instead of the sweep's")
     parser.add_argument("--seeds", metavar="N", type=int, default=8, help="seeds 0 .. N-1; default 8")
@@ -102,13 +104,21 @@ class _Progress:
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Any:
-    """Median over the seeds for each layer and head count."""
+    """Median over the seeds for each layer, head count and setting; settings are told apart where there are several."""
     from synthetic.training.config import TrainConfig
 
     points: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
         label = TrainConfig(**record["config"]).label
         points[label, record["attention"], record["heads"], record["pseudo_heads"]].append(record)
+    for (label, *rest), group in list(points.items()):
+        configs = [record["config"] for record in group]
+        varied = [n for n in configs[0] if n != "seed" and any(c[n] != configs[0][n] for c in configs)]
+        if varied:
+            del points[label, *rest]
+        for record in group if varied else ():
+            words = [label, *(f"{name}={record['config'][name]}" for name in varied)]
+            points[" ".join(words), *rest].append(record)
     rows = []
     for (label, attention, heads, pseudo), group in points.items():
         good = [r for r in group if r["outcome"] in ("finished", "stopped")]

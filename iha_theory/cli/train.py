@@ -16,7 +16,7 @@ tasks:
   polynomial    [X, AX, ..., A^(k-1) X] of a graph, linear attention
   workspace     x_n, x_(n+1), ..., the N cyclic shifts, softmax attention
   unstructured  k random matrices instead of powers, linear attention
-  cpm3          counting pairs modulo M from labels, softmax attention and an MLP
+  cpm3          counting pairs modulo M from labels, softmax attention and an MLP (docs/learning.md)
 
 The error is the relative squared error of the trained layer's exact operator, and the floor the least that theory
 allows to so many heads. With --out the record is added to DIR/runs.jsonl, with curves and weights beside it. A run is
@@ -25,7 +25,8 @@ the same, to the bit on one machine, whether it goes through or is stopped with 
 examples:
   iha-theory train polynomial --attention mha --heads 5
   iha-theory train workspace --heads 4 --seed 1 --out runs/one
-  iha-theory train cpm3 --heads 3 --steps 2000
+  iha-theory train cpm3 --heads 3
+  iha-theory train cpm3 --attention mha --heads 1 --embedding one-hot
 """
 
 

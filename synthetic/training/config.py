@@ -45,7 +45,14 @@ class TrainConfig:
     embedding: Literal["scalar", "one-hot"] = _option("scalar", "cpm3: form of a token")
     hidden: int = _option(256, "cpm3: width of the MLP", 1)
     layers: int = _option(2, "cpm3: hidden layers of the MLP", 1)
-    init: Literal["random", "construction", "identity", "mha"] = _option("random", "initial mixing of IHA")
+    activation: Literal["relu", "sin"] = _option("relu", "cpm3: activation of the MLP")
+    skip: bool = _option(False, "cpm3: the MLP sees the position's own token beside the attention's output")
+    init: Literal["random", "construction", "random-keys", "identity", "mha"] = _option(
+        "random", "initial mixing of IHA"
+    )
+    circulant: bool = _option(
+        False, "initial query and key projections are circulant on positions, and so alike for all of them"
+    )
     gain: float = _option(1.0, "factor on the initial orthogonal query and key projections", 0)
     noise: float = _option(0.1, "standard deviation of noise on the initial mixing", 0)
     steps: int = _option(1500, "optimiser steps", 1)
@@ -81,6 +88,8 @@ class TrainConfig:
             raise ValueError("mode content is for the linear pattern and for cpm3: workspace is position-only")
         if self.width != 1 and self.task == "cpm3":
             raise ValueError("width is the content's width of the banks: cpm3 has an embedding")
+        if self.circulant and self.head_dim is not None:
+            raise ValueError("circulant projections are square on positions: leave head_dim out")
 
     @property
     def label(self) -> str:
@@ -127,12 +136,14 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "workspace": {"heads": 4},
     "cpm3": {
         "tokens": 9,
+        "hidden": 64,
+        "activation": "sin",
         "init": "construction",
+        "circulant": True,
         "gain": 2.0,
-        "steps": 2000,
-        "batch": 128,
-        "lr": 0.01,
-        "mlp_lr": 0.004,
+        "steps": 4000,
+        "lr": 0.003,
+        "mlp_lr": 0.02,
         "warmup": 100,
     },
 }

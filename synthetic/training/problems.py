@@ -4,6 +4,8 @@
 - `Counting`: the labels of CPM-3, as classes.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -27,6 +29,8 @@ from synthetic.training.streams import Samples
 Split = Literal["train", "validation", "test"]
 Model = Callable[[Tensor], Tensor]
 SPLITS = get_args(Split)
+MULTISETS = 10**5
+"""Most multisets of residues that are gone through to find the counts of CPM-3 that occur."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +141,13 @@ class Bank:
 
 
 class Counting:
-    """CPM-3 from its labels: sequences of N residues, the counts 0 .. N^2 as classes, cross-entropy.
+    """CPM-3 from its labels: sequences of N residues, the counts that occur as classes, cross-entropy.
 
     A sequence belongs to validation, to test or to training by a hash of its tokens, a tenth, a tenth and the rest: the
     three never share a sequence.
+
+    Attributes:
+        counts: the classes' counts, ascending: those of all multisets of residues, 0 .. N^2 where these are too many.
     """
 
     floor: float | None = None
@@ -148,16 +155,20 @@ class Counting:
     def __init__(self, config: TrainConfig) -> None:
         self.task = CountPairs(config.modulus, config.coefficient)
         self.tokens = config.tokens
+        self.counts = np.arange(self.tokens**2 + 1)
+        if math.comb(self.tokens + config.modulus - 1, self.tokens) <= MULTISETS:
+            every = itertools.combinations_with_replacement(range(config.modulus), self.tokens)
+            self.counts = np.unique(self.task.target(np.array(list(every))))
 
     def draw(self, generator: np.random.Generator, count: int, split: Split) -> Samples:
-        """Sequences (samples, N) of the split among `count` uniform ones, and their counts, int64."""
+        """Sequences (samples, N) of the split among `count` uniform ones, and their labels: places in `counts`."""
         x = self.task.sample(generator, count, self.tokens, self.task.modulus)
         x = x[split_of(x) == SPLITS.index(split)]
-        return x, self.task.target(x)
+        return x, np.searchsorted(self.counts, self.task.target(x))
 
-    def loss(self, model: Model, x: Shaped[Tensor, "batch N"], counts: Shaped[Tensor, "batch N"]) -> Float[Tensor, ""]:
+    def loss(self, model: Model, x: Shaped[Tensor, "batch N"], labels: Shaped[Tensor, "batch N"]) -> Float[Tensor, ""]:
         """Mean cross-entropy over the tokens."""
-        return F.cross_entropy(model(x).flatten(0, 1), counts.flatten())
+        return F.cross_entropy(model(x).flatten(0, 1), labels.flatten())
 
     def measure(self, model: nn.Module, run: Model, validation: Samples, test: Samples) -> Measured:
         """The share of right labels on the test set, and that of the validation set's commonest label."""

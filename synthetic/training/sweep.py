@@ -45,6 +45,17 @@ KARATE = {"graph": "karate", "normalise": "symmetric", "unit_norm": True, "terms
 CONTENT = {"mode": "content", "lr": 0.01, "steps": 3000, "eval_size": 2**14}
 """Where the error is estimated from the test set, a large one."""
 
+INITS: tuple[dict[str, Any], ...] = (
+    {},
+    {"init": "random-keys"},
+    {"init": "identity"},
+    {"init": "mha"},
+    {"gain": 1.0},
+    {"circulant": False},
+    {"activation": "relu"},
+)
+"""One change of cpm3's defaults each: what learning depends on (docs/learning.md)."""
+
 GRIDS: dict[str, tuple[Grid, ...]] = {
     "polynomial": (
         Grid("polynomial", {"terms": 9}, _up_to(9)),
@@ -58,9 +69,11 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
         Grid("polynomial", CONTENT | {"terms": 4}, {"mha": (1, 2, 3, 4), "iha": (1, 2)}),
     ),
     "cpm3": (
-        Grid("cpm3", {}, {"mha": (3, 5, 6, 7, 9), "iha": (2, 3)}),
-        Grid("cpm3", {"embedding": "one-hot"}, {"mha": (1,)}),
+        *(Grid("cpm3", {"steps": steps}, {"mha": range(1, 10), "iha": range(1, 5)}) for steps in (1000, 4000)),
+        Grid("cpm3", {"embedding": "one-hot", "lr": 0.01, "steps": 2000}, {"mha": (1,)}),
     ),
+    "cpm3-init": tuple(Grid("cpm3", {"steps": 2000} | changed, {"iha": (3,)}) for changed in INITS),
+    "cpm3-large": (Grid("cpm3", {"tokens": 16, "hidden": 128}, {"mha": (4, 8, 12, 16), "iha": (3, 4)}),),
 }
 """The named sweeps."""
 

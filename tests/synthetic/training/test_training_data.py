@@ -80,9 +80,14 @@ def test_too_few_inputs_for_a_split_are_refused():
 
 def test_labels_are_the_oracle():
     run = config("cpm3", tokens=4, modulus=5, coefficient=-2)
-    x, counts = load(run).train.take(50)
-    assert (counts == CountPairs(5, -2).target(x)).all()
+    x, labels = load(run).train.take(50)
+    counts = problems.build(run).counts
+    assert (counts[labels] == CountPairs(5, -2).target(x)).all()
     assert x.max() == 4
+    everything = np.array(list(itertools.product(range(5), repeat=4)))
+    assert counts.tolist() == sorted({int(c) for c in CountPairs(5, -2).target(everything).flat})
+    many = problems.build(config("cpm3", tokens=16, modulus=11))
+    assert many.counts.tolist() == list(range(257))
 
 
 def test_accuracy_is_over_all_tokens():  # case 23
@@ -140,9 +145,10 @@ def test_the_loss_is_the_relative_squared_error(width, mode):
         assert float(problem.loss(model, torch.from_numpy(X))) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("init", ["random", "construction", "identity", "mha"])
-def test_initial_weights_depend_on_the_seed_alone(init):
-    run = config("cpm3", tokens=4, heads=2, init=init, hidden=8, dtype="float64")
+@pytest.mark.parametrize("circulant", [False, True])
+@pytest.mark.parametrize("init", ["random", "construction", "random-keys", "identity", "mha"])
+def test_initial_weights_depend_on_the_seed_alone(init, circulant):
+    run = config("cpm3", tokens=4, heads=2, init=init, circulant=circulant, hidden=8, dtype="float64")
     problem = problems.build(run)
 
     def weights(seed, dtype="float64"):
@@ -156,6 +162,54 @@ def test_initial_weights_depend_on_the_seed_alone(init):
     assert not torch.equal(weights(1)["layer.q_proj.weight"], first["layer.q_proj.weight"])
     head = first["layer.q_proj.weight"].detach()[:4]
     assert torch.allclose(head @ head.T, run.gain**2 * torch.eye(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+def test_circulant_orthogonal_matrices(size):
+    generator = torch.Generator().manual_seed(0)
+    first, second = (models.circulant_orthogonal(size, generator) for _ in range(2))
+    assert torch.allclose(first @ first.T, torch.eye(size, dtype=torch.float64))
+    assert torch.allclose(first.roll((1, 1), (0, 1)), first)
+    assert size < 3 or not torch.allclose(first, second)
+
+
+@pytest.mark.parametrize("init", ["construction", "random"])
+def test_circulant_projections_treat_all_positions_alike(init):
+    """The features of shifted tokens are the shifted features; not so for orthogonal projections."""
+    x = torch.tensor([[0, 2, 1, 1, 0], [1, 0, 0, 2, 2]])
+    alike = {}
+    for circulant in (True, False):
+        run = config("cpm3", tokens=5, heads=2, init=init, circulant=circulant, hidden=8, dtype="float64")
+        model = models.build(run, problems.build(run))
+        models.initialise(model, run, torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            alike[circulant] = torch.allclose(model(x.roll(1, 1)), model(x).roll(1, 1))
+    assert alike == {True: True, False: False}
+
+
+def test_the_first_layer_of_sines_fits_the_attention_it_reads():
+    run = config("cpm3", tokens=6, hidden=4000, layers=1, dtype="float64", gain=0.1)
+    model = models.build(run, problems.build(run))
+    models.initialise(model, run, torch.Generator().manual_seed(0))
+    x = torch.from_numpy(np.random.default_rng(0).integers(3, size=(500, 6)))
+    with torch.no_grad():
+        arguments = model.mlp[0](model.seen(x))
+        assert torch.equal(model.mlp[1](arguments), torch.sin(arguments))
+    assert float(arguments.var()) == pytest.approx(3, rel=0.2)
+    assert float(model.mlp[0].bias.detach().var()) == pytest.approx(1, rel=0.1)
+
+
+def test_what_the_mlp_sees():
+    for embedding, width in (("scalar", 1), ("one-hot", 3)):
+        without, beside = (
+            models.build(run, problems.build(run))
+            for run in (config("cpm3", tokens=4, skip=skip, embedding=embedding, hidden=8) for skip in (False, True))
+        )
+        x = torch.tensor([[0, 1, 2, 2]])
+        beside.layer.load_state_dict(without.layer.state_dict())
+        tokens, mixed = beside.seen(x).split([width, without.layer.out_dim], dim=-1)
+        assert torch.equal(mixed, without.seen(x))
+        assert torch.equal(tokens, without.embed(x))
 
 
 def test_options_round_trip():  # case 26
@@ -187,6 +241,8 @@ def test_options_round_trip():  # case 26
         ({"amp": 1}, "amp must be true or false"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"attention": "mha", "pseudo_heads": 2}, "pseudo_heads is an option of iha"),
+        ({"circulant": True, "head_dim": 4}, "circulant projections are square"),
+        ({"activation": "gelu"}, "activation must be one of relu, sin"),
     ],
 )
 def test_bad_options_are_named(options, word):

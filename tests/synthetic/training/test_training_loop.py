@@ -33,6 +33,7 @@ CASES = [
     {"attention": "iha", "mode": "content", "width": 2},
     {"task": "workspace", "attention": "iha"},
     {"task": "cpm3", "hidden": 8, "layers": 1},
+    {"task": "cpm3", "hidden": 8, "activation": "relu", "circulant": False, "skip": True},
     {"task": "cpm3", "hidden": 8, "embedding": "one-hot", "attention": "iha", "mode": "content", "init": "mha"},
     {"task": "unstructured", "train_size": 20},
 ]
@@ -241,3 +242,19 @@ def test_mixed_precision_runs_and_learns():
     assert run.outcome == "finished"
     assert run.losses[-1] < run.losses[0]
     assert all(weight.dtype == torch.float32 for weight in run.weights.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "learned"),
+    [
+        ({"attention": "iha", "heads": 2}, True),
+        ({"heads": 4}, True),
+        ({"heads": 1, "embedding": "one-hot", "lr": 0.01}, True),
+        ({"heads": 1}, False),
+    ],
+)
+def test_small_cpm3_is_learned_from_labels(options, learned):
+    """N = 4 scalar tokens by 2 heads of IHA or 4 of MHA, one-hot tokens by one head of MHA; held-out sequences."""
+    (run,) = train([config("cpm3", hidden=32, steps=500, batch=32, warmup=20, eval_size=64, eval_every=500, **options)])
+    assert run.measured.accuracy is not None
+    assert (run.measured.accuracy >= 0.99) == learned

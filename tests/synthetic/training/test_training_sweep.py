@@ -188,6 +188,9 @@ def test_named_sweeps():
     assert len(polynomial) >= 200
     heads = {(r.attention, r.heads) for r in polynomial if r.graph == "orthogonal:16" and r.terms == 9}
     assert heads == {("mha", h) for h in range(1, 10)} | {("iha", h) for h in range(1, 5)}
+    cpm3 = sweep.configs("cpm3")
+    assert {(r.attention, r.heads) for r in cpm3 if r.steps == 4000 and r.embedding == "scalar"} == heads
+    assert {(r.attention, r.heads) for r in cpm3 if r.embedding == "one-hot"} == {("mha", 1)}
     few = sweep.configs("workspace", {"attention": "mha", "steps": 7, "pseudo_heads": 2}, heads=[5], seeds=[0])
     assert [(r.attention, r.heads, r.steps, r.seed) for r in few] == [("mha", 5, 7, 0)]
     with pytest.raises(ValueError, match="unknown sweep"):
