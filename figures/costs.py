@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
-
 from figures import style
 from figures.style import Picture
 from iha_theory.costs.formulas import LAYERS, cost
@@ -46,15 +44,14 @@ def compute(tokens: int = TOKENS, width: int = WIDTH) -> list[Curve]:
         tokens: N.
         width: d.
     """
-    terms = np.arange(1, tokens + 1)
+    terms = range(1, tokens + 1)
     curves = []
     for quantity in QUANTITIES:
-        mha = cost(quantity, "mha", tokens, width, terms)
+        mha = [cost(quantity, "mha", tokens, width, k) for k in terms]
         for layer in LAYERS:
-            values = cost(quantity, layer, tokens, width, terms)
-            dearer = terms[values >= mha]
-            last = int(dearer[-1]) if len(dearer) else 0
-            curves.append(Curve(quantity, layer, tuple(values.tolist()), last + 1 if last < tokens else None))
+            values = [cost(quantity, layer, tokens, width, k) for k in terms]
+            last = max((k for k, own, other in zip(terms, values, mha, strict=True) if own >= other), default=0)
+            curves.append(Curve(quantity, layer, tuple(values), last + 1 if last < tokens else None))
     return curves
 
 

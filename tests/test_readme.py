@@ -49,6 +49,14 @@ def test_commands(command, output, tmp_path):
         assert re.sub(r"\(\d+ s\)", "(0 s)", line).startswith(expected)
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *(ROOT / "docs").glob("*.md")], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    for link in links:
+        if not link.startswith(("http", "#")):
+            assert (page.parent / link.partition("#")[0]).exists(), link
+
+
 @pytest.mark.parametrize("code", PYTHON)
 def test_code(code, tmp_path):
     run([sys.executable, "-W", "error", "-c", code], tmp_path)

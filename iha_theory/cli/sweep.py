@@ -3,6 +3,7 @@
 import argparse
 import os
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,10 @@ examples:
   iha-theory sweep polynomial --out runs/p
   iha-theory sweep workspace --out runs/w --attention iha --heads 2 3 --seeds 3
   iha-theory sweep cpm3 --out runs/c --steps 5000 --dask tcp://scheduler:8786
+
+the table:
+  finished: runs that ended as they should, of all; error, accuracy: medians over them; ratio: error over floor;
+  baseline: accuracy of always guessing the commonest label.
 
 exit codes: 0 every run finished (or stopped early as asked), 1 some failed or diverged, 2 bad usage.
 """
@@ -68,15 +73,22 @@ def run(arguments: argparse.Namespace) -> int:
     device = find_device(runs[0].device)
     output.prepare_json(arguments.json)
     jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
-    with _Progress(len(runs)) as progress:
-        found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=progress.report)
+    try:
+        with _Progress(len(runs)) as progress:
+            found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=progress.report)
+    except KeyboardInterrupt:
+        print(
+            f"iha-theory sweep: stopped; the same command again goes on, {arguments.out} has what is done",
+            file=sys.stderr,
+        )
+        return 130
     output.write_json(arguments.json, "sweep", {"runs": found})
     out = output.console(arguments.json)
     out.print(_table(found))
     bad = [record for record in found if record["outcome"] in ("failed", "diverged")]
     for record in bad:
         out.print(f"{record['outcome'].upper()} {train.describe(record)}", soft_wrap=True)
-    out.print(f"{len(found) - len(bad)} of {len(found)} runs are good; records in {arguments.out}", soft_wrap=True)
+    out.print(f"{len(found) - len(bad)} of {len(found)} runs finished; records in {arguments.out}", soft_wrap=True)
     return 1 if bad else 0
 
 
@@ -99,8 +111,12 @@ class _Progress:
         self._bar.stop()
 
     def report(self, results: Sequence[Any]) -> None:
-        """Counts the runs and names the last one."""
-        self._bar.update(self._task, description=train.describe(vars(results[-1].record)), advance=len(results))
+        """Counts the runs and names the last one; without a terminal, in a line."""
+        last = train.describe(vars(results[-1].record))
+        self._bar.update(self._task, description=last, advance=len(results))
+        if not self._bar.console.is_terminal:
+            task = self._bar.tasks[0]
+            print(f"{task.completed:.0f}/{task.total:.0f} runs, the last: {last}", file=sys.stderr)
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Any:
@@ -131,5 +147,5 @@ def _table(records: Sequence[dict[str, Any]]) -> Any:
         texts = ["" if v is None else f"{v:.4g}" for v in middle.values()]
         counts = (str(heads), str(pseudo or ""), f"{len(good)}/{len(group)}")
         rows.append((label, attention, *counts, *texts[:2], ratio, *texts[2:]))
-    names = ("task", "layer", "heads", "P", "good", "median error", "floor", "ratio", "median accuracy", "baseline")
+    names = ("task", "layer", "heads", "P", "finished", "median error", "floor", "ratio", "median accuracy", "baseline")
     return output.table([(name, i > 1) for i, name in enumerate(names)], rows)

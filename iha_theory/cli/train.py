@@ -188,7 +188,7 @@ class live:
             return
         loss = sum(progress.losses.values()) / len(progress.losses)
         against = "" if progress.floor is None else f", floor {progress.floor:.5f}"
-        text = f"{self._label}: loss {loss:.5f}{against}"
+        text = f"{self._label}: batch loss {loss:.5f}{against}"
         if self._bar is not None:
             if self._task is None:
                 self._task = self._bar.add_task(text, total=progress.steps)

@@ -33,7 +33,7 @@ class TrainConfig:
     heads: int = _option(3, "heads H", 1)
     pseudo_heads: int | None = _option(None, "pseudo-heads P of IHA (default: as many as heads)", 1)
     head_dim: int | None = _option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
-    graph: str = _option("orthogonal:16", "polynomial: built-in graph or family")
+    graph: str = _option("orthogonal:16", "polynomial: built-in graph, family or file, as for heads")
     normalise: Literal["none", "row", "symmetric"] = _option("none", "polynomial: normalisation of the graph")
     unit_norm: bool = _option(False, "polynomial: scale each power to norm 1")
     terms: int = _option(9, "polynomial, unstructured: blocks k", 1)

@@ -21,7 +21,7 @@ from iha_theory.capacity import capacity_bound
 from iha_theory.content_bounds import content_floor
 from iha_theory.operators import EPS, position_only, realignment
 from synthetic.cpm3 import CountPairs
-from synthetic.graphs import builtin, normalise
+from synthetic.graphs import builtin, load, normalise
 from synthetic.polynomial import PolynomialBank
 from synthetic.training.config import TrainConfig
 from synthetic.training.streams import Samples
@@ -54,7 +54,7 @@ def build(config: TrainConfig) -> "Bank | Counting":
     """The problem of a run.
 
     Raises:
-        ValueError: an unknown graph, or parameters that the task refuses.
+        ValueError, OSError: an unknown graph or a file that holds none, or parameters that the task refuses.
     """
     return Counting(config) if config.task == "cpm3" else Bank(config)
 
@@ -86,7 +86,7 @@ class Bank:
             name, terms = config.graph, config.terms
             if config.task == "workspace":
                 name, terms = f"cycle:{config.tokens}", config.tokens
-            self.task = PolynomialBank(normalise(builtin(name), config.normalise), terms)
+            self.task = PolynomialBank(normalise(load(name), config.normalise), terms)
             n = len(self.task.graph.nodes)
             self.matrices = self.task.target(np.eye(n)).reshape(n, terms, n).transpose(1, 0, 2)
         if config.unit_norm:

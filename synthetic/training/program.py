@@ -35,12 +35,12 @@ class Run:
     config: TrainConfig
     digest: str
     floor: float | None
-    losses: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list, repr=False)
     validations: list[tuple[int, float]] = field(default_factory=list)
     outcome: str | None = None
     reason: str | None = None
     measured: Measured = field(default_factory=Measured)
-    weights: dict[str, Tensor] | None = None
+    weights: dict[str, Tensor] | None = field(default=None, repr=False)
     wall_s: float = 0.0
 
 
