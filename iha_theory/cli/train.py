@@ -138,6 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
     result = records.result(trained, 1)
     if arguments.out is not None:
         records.write(arguments.out, [result])
+        if checkpoint is not None:
+            checkpoint.unlink(missing_ok=True)
     record = dataclasses.asdict(result.record)
     output.write_json(arguments.json, "train", {"runs": [record]})
     out.print(describe(record), soft_wrap=True)

@@ -32,7 +32,8 @@ def save(program: "Program", file: Path) -> None:
     for index, run in enumerate(program.runs):
         for name, p in (run.weights or {}).items():
             tensors[f"ended/{index}/{name}"] = p
-        entry = {name: getattr(run, name) for name in ("losses", "validations", "outcome", "reason", "wall_s")}
+        tensors[f"losses/{index}"] = torch.tensor(run.losses, dtype=torch.float64)
+        entry = {name: getattr(run, name) for name in ("validations", "outcome", "reason", "wall_s")}
         stream = program.data[index].train.state()
         runs.append(entry | {"measured": dataclasses.asdict(run.measured), "stream": stream})
     content = {
@@ -75,9 +76,8 @@ def load(program: "Program", file: Path) -> None:
     program.best = part("best/")
     for index, (run, saved) in enumerate(zip(program.runs, state["runs"], strict=True)):
         program.data[index].train.restore(saved["stream"])
-        run.losses, run.outcome, run.reason, run.wall_s = (
-            saved[name] for name in ("losses", "outcome", "reason", "wall_s")
-        )
+        run.losses = tensors[f"losses/{index}"].tolist()
+        run.outcome, run.reason, run.wall_s = (saved[name] for name in ("outcome", "reason", "wall_s"))
         run.validations = [(step, value) for step, value in saved["validations"]]
         run.measured = Measured(**saved["measured"])
         weights = part(f"ended/{index}/")

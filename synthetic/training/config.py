@@ -7,6 +7,7 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 Task = Literal["polynomial", "workspace", "unstructured", "cpm3"]
@@ -105,8 +106,11 @@ class TrainConfig:
 
     @property
     def identity(self) -> str:
-        """Sixteen hexadecimal digits that stand for all the options: the run's name on disk."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:16]
+        """The run's name: sixteen hexadecimal digits for all the options, and for what is in a graph's file."""
+        found = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode())
+        if self.task == "polynomial" and Path(self.graph).is_file():
+            found.update(Path(self.graph).read_bytes())
+        return found.hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:
         """All options as JSON values."""

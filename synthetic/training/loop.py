@@ -36,7 +36,8 @@ def train(
 
     Args:
         configs: the runs; `joint` must be the same for all.
-        checkpoint_file: where to save every `checkpoint_every` steps; removed when all runs have ended.
+        checkpoint_file: where to save every `checkpoint_every` steps; the last one stays, for the caller to remove once
+            the runs are kept.
         stop_at: leave off after so many steps, with a checkpoint; the runs that have not ended have outcome None.
         report: called after every chunk.
 
@@ -63,9 +64,6 @@ def train(
             checkpoint.save(program, checkpoint_file)
     if program.step >= config.steps:
         program.finish()
-    if checkpoint_file is not None:
-        if program.alive:
-            checkpoint.save(program, checkpoint_file)
-        else:
-            checkpoint_file.unlink(missing_ok=True)
+    if checkpoint_file is not None and program.alive:
+        checkpoint.save(program, checkpoint_file)
     return program.runs

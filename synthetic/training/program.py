@@ -181,6 +181,9 @@ class Program:
 
     def _end(self, index: int, outcome: str, reason: str | None, drop: bool = True) -> None:
         run, row = self.runs[index], self.alive.index(index)
+        validation = run.validations[-1][1] if run.validations else 0.0
+        if outcome != "diverged" and run.losses and not validation <= DIVERGED * run.losses[0]:  # by its last step
+            outcome, reason = "diverged", f"validation loss {validation:.3g}, {run.losses[0]:.3g} at the start"
         run.outcome, run.reason, run.wall_s = outcome, reason, self.seconds
         keep = self.best if self.best and outcome != "diverged" else None
         run.weights = {}

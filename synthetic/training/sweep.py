@@ -63,7 +63,7 @@ GRIDS: dict[str, tuple[Grid, ...]] = {
         Grid("polynomial", KARATE, _up_to(9)),
     ),
     "workspace": (Grid("workspace", {}, _up_to(16)),),
-    "unstructured": (Grid("unstructured", {}, {"mha": (3, 6, 9), "iha": (3, 4, 5, 6)}),),
+    "unstructured": (Grid("unstructured", {}, {"mha": range(1, 10), "iha": range(1, 7)}),),
     "content": (
         Grid("polynomial", CONTENT | {"terms": 3, "width": 2}, {"mha": (1, 2, 3)}),
         Grid("polynomial", CONTENT | {"terms": 4}, {"mha": (1, 2, 3, 4), "iha": (1, 2)}),
@@ -155,7 +155,9 @@ def sweep(
         ValueError: a scheduler that does not answer, or no Dask (extra `cluster`).
     """
     wanted = {run.identity for run in runs}
-    failed = [r["id"] for r in records.read(folder) if r["outcome"] == "failed" and r["id"] in wanted]
+    failed = [  # one with an error is below its floor: that is kept
+        r["id"] for r in records.read(folder) if r["outcome"] == "failed" and r["error"] is None and r["id"] in wanted
+    ]
     if failed:
         records.forget(folder, failed)
     known = {record["id"] for record in records.read(folder)}
@@ -166,6 +168,9 @@ def sweep(
         parallel: Any = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
         for results in parallel(calls):
             records.write(folder, results)
+            ids = [result.record.id for result in results]
+            for names in (ids, *([name] for name in ids)):  # not before the runs are kept
+                _checkpoint(names, folder).unlink(missing_ok=True)
             if report is not None:
                 report(results)
     by_id = {record["id"]: record for record in records.read(folder)}
@@ -174,8 +179,11 @@ def sweep(
 
 def checkpoint_of(group: Sequence[TrainConfig], folder: Path) -> Path:
     """Where a program of a sweep keeps its checkpoint."""
-    name = hashlib.sha256("".join(config.identity for config in group).encode()).hexdigest()[:16]
-    return folder / "checkpoints" / f"{name}.safetensors"
+    return _checkpoint([config.identity for config in group], folder)
+
+
+def _checkpoint(ids: Sequence[str], folder: Path) -> Path:
+    return folder / "checkpoints" / f"{hashlib.sha256(''.join(ids).encode()).hexdigest()[:16]}.safetensors"
 
 
 def train_group(group: Sequence[TrainConfig], folder: Path) -> list[Result]:

@@ -139,7 +139,7 @@ def test_resuming_is_exact(tmp_path):
     runs = [dataclasses.replace(run, seed=seed) for seed in range(2)]
     resumed, whole = train(runs, checkpoint_file=file), train(runs)
     torch.set_num_threads(2)
-    assert not file.exists()
+    assert file.exists()  # for the caller to remove, once the runs are kept
     for a, b in zip(resumed, whole, strict=True):
         assert same(a, b)
         assert a.validations == b.validations
@@ -258,3 +258,20 @@ def test_small_cpm3_is_learned_from_labels(options, learned):
     (run,) = train([config("cpm3", hidden=32, steps=500, batch=32, warmup=20, eval_size=64, eval_every=500, **options)])
     assert run.measured.accuracy is not None
     assert (run.measured.accuracy >= 0.99) == learned
+
+
+def test_divergence_in_the_last_step_is_seen():
+    (run,) = train([config(steps=1, warmup=0, lr=1e6)])
+    assert (run.outcome, run.measured.error) == ("diverged", None)
+    assert run.reason is not None
+    assert "validation loss" in run.reason
+
+
+def test_a_graph_file_with_other_edges_is_another_run(tmp_path):
+    file = tmp_path / "graph.txt"
+    file.write_text("0 1\n1 2\n")
+    first = config(graph=str(file), terms=3)
+    before, floor = first.identity, train([first])[0].floor
+    file.write_text("0 1\n1 2\n2 3\n")
+    assert first.identity != before
+    assert train([first])[0].floor != floor
