@@ -76,7 +76,7 @@ def panels(runs: Iterable[Run]) -> list[Panel]:
 def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run]) -> Panel:
     groups: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
     diverged: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
-    for run in sorted(runs, key=lambda run: (run.heads, run.seed)):
+    for run in sorted(runs, key=lambda run: (run.heads, run.seed, run.id)):
         (groups if run.outcome in ENDED_WELL else diverged)[run.kind, run.setting].append(run)
     order = sorted(groups, key=lambda key: (-len(groups[key]), repr(key)))
     commonest = {kind: next(setting for k, setting in order if k == kind) for kind, _ in order}
@@ -84,8 +84,13 @@ def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run]) -> 
     for kind, setting in order[:MOST_SERIES]:
         unlike = [f"{name} = {value}" for name, value in setting if (name, value) not in commonest[kind]]
         label, own = ", ".join([kind, *unlike]), (kind, setting)
-        series.append(Series(label, tuple(groups[own]), tuple(diverged[own])))
+        series.append(Series(label, _one_a_seed(groups[own]), _one_a_seed(diverged[own])))
     return Panel(task, dict(problem), tuple(sorted(series, key=lambda s: s.label)), len(order) - len(series))
+
+
+def _one_a_seed(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """One run of each seed and number of heads: runs that differ in options that change nothing are one trial."""
+    return tuple({(run.heads, run.seed): run for run in runs}.values())
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:

@@ -226,3 +226,9 @@ def test_the_order_of_lines_changes_nothing(record, write, tmp_path):
     two = floors.draw(records.read(write(runs[::-1])), tmp_path / "two")
     for a, b in zip((*one.files, *one.data_files), (*two.files, *two.data_files), strict=True):
         assert a.read_bytes() == b.read_bytes()
+
+
+def test_a_seed_counts_once_whatever_options_that_change_nothing(record, write, tmp_path):
+    same = [record(attention="mha"), record(attention="mha", tokens=99), record(attention="mha", checkpoint_every=400)]
+    (panel,) = groups.panels(records.read(write([*same, record(attention="mha", seed=1)])))
+    assert panel.seeds == "n = 2"
