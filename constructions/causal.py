@@ -31,7 +31,6 @@ padding, at the end (which no token before it sees), in front or between. Heads:
 
 import copy
 from dataclasses import replace
-from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -44,10 +43,8 @@ from constructions.construction import Block, Construction
 from constructions.polynomial import Powers
 from iha_theory import exact
 from iha_theory.attention import InterleavedHeadAttention
-from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.interleaved import Causality
-from iha_theory.exact import Domain
-from iha_theory.position_only import Mixing, read, to_layer
+from iha_theory.position_only import to_layer
 
 Row = Literal["first", "last"]
 """Which pseudo-query IHA reads."""
@@ -118,72 +115,6 @@ def workspace(layer: str, n_max: int, width: int = 2, causality: Causality = "to
     readout = tuple(Block(f"L^{t} X", t * width, width) for t in range(n_max))
     built = Construction(f"causal-workspace/{layer}", "ledger E3", to_layer(weights), readout, width)
     return under_mask(built, causality, "last")
-
-
-def columns(layer: AttentionLayer, width: int, domain: Domain = QQ) -> list[list[DomainMatrix | None]]:
-    """A position-only layer's operator under the causal mask, as `iha_theory.position_only.columns` without one.
-
-    The maps S_h[j, j'] of the pseudo-queries j to the pseudo-keys j' are masked before they are mixed.
-
-    Args:
-        layer: an MHA or an IHA of either causality, without an output projection.
-        width: the content's width d.
-        domain: the rationals; or a prime field, for linear attention.
-
-    Raises:
-        ValueError: as `iha_theory.position_only.read`; softmax; an output projection; hard attention in a prime field.
-    """
-    weights = read(layer, width, domain)
-    if weights.out is not None or weights.pattern == "softmax" or (weights.pattern == "hard" and domain != QQ):
-        raise ValueError("exact causal operators need linear or hard attention, without an output projection")
-    virtual = getattr(layer, "causality", "token") == "virtual"
-    heads, tokens = range(weights.num_heads), weights.tokens
-    own = np.eye(len(heads), dtype=np.int64)[:, :, None]
-    mixing = weights.mixing or Mixing(own, own, own, own)
-    pseudo = range(mixing.alpha_q.shape[2])
-    none = exact.zeros((tokens, tokens), domain)
-
-    maps: dict[tuple[int, int], list[DomainMatrix]] = {}
-    for h, j in product(heads, pseudo):
-        if any(mixing.collapse[:, h, j]):
-            q = exact.combination(mixing.alpha_q[:, h, j], weights.query)  # type: ignore[arg-type]
-            keys = [exact.combination(mixing.alpha_k[:, h, i], weights.key) for i in pseudo]  # type: ignore[arg-type]
-            scores = np.stack([_array(none if q is None or k is None else q * k.transpose()) for k in keys])
-            seen = np.stack([np.tri(tokens, k=-1 if virtual and i > j else 0, dtype=bool) for i in pseudo])
-            weighted = np.where(seen, scores, domain.zero) if weights.pattern == "linear" else _ties(scores, seen)
-            maps[h, j] = [DomainMatrix(m.tolist(), m.shape, domain).to_dense() for m in weighted]
-
-    values = [exact.matrix(v, domain) if isinstance(v, np.ndarray) else v for v in weights.value]
-    rows = [v.to_list() for v in values]
-    out = []
-    for o in heads:
-        terms = [  # of head o: value head, coefficient and map
-            (m, mixing.collapse[o, h, j] * mixing.alpha_v[m, h, i], s)
-            for (h, j), row in maps.items()
-            for i, s in enumerate(row)
-            for m in heads
-        ]
-        terms = [term for term in terms if term[1]]
-        for b in range(values[0].shape[1]):
-            out.append(
-                [
-                    exact.combination([c * rows[m][a][b] for m, c, _ in terms], [s for *_, s in terms])
-                    for a in range(width)
-                ]
-            )
-    return out
-
-
-def _ties(scores: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Hard attention over the keys of all pseudo-heads together: equal weights on the largest scores that are seen."""
-    weights = np.full(scores.shape, QQ.zero, dtype=object)
-    for n in range(scores.shape[1]):
-        visible = [(i, t) for i, t in np.argwhere(seen[:, n]).tolist()]
-        best = max((scores[i, n, t] for i, t in visible), default=None)
-        ties = [(i, t) for i, t in visible if scores[i, n, t] == best]
-        for i, t in ties:
-            weights[i, n, t] = QQ(1, len(ties))
-    return weights
 
 
 def _array(m: Any) -> np.ndarray:

@@ -19,7 +19,6 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions import causal
 from constructions.construction import Construction
 from iha_theory import exact
 from iha_theory.attention.base import AttentionLayer
@@ -172,10 +171,7 @@ def exact_operator_error(
     read_out = [c for block in construction.readout for c in block.columns]
     if len(target) != len(read_out) or not read_out:
         raise ValueError(f"{len(target)} target coordinates against {len(read_out)} in the readout")
-    if construction.is_causal:
-        operator = causal.columns(construction.layer, construction.width, domain)
-    else:
-        operator = list(columns(read(construction.layer, construction.width, domain)))
+    operator = list(columns(read(construction.layer, construction.width, domain), construction.causality))
     if any(c >= len(operator) for c in read_out):
         raise ValueError(f"the readout goes beyond the layer's {len(operator)} output coordinates")
     return max(exact.difference(operator[c], wanted) for c, wanted in zip(read_out, target, strict=True))

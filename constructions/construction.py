@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from iha_theory.attention.base import AttentionLayer
+from iha_theory.attention.interleaved import Causality
 from iha_theory.position_only import with_positions
 
 
@@ -57,6 +58,11 @@ class Construction:
     def pseudo_heads(self) -> int:
         """P; 1 for MHA."""
         return getattr(self.layer, "num_pseudo_heads", 1)
+
+    @property
+    def causality(self) -> Causality | None:
+        """How the causal mask counts, by "token" or "virtual" token; None if the layer runs without it."""
+        return getattr(self.layer, "causality", "token") if self.is_causal else None
 
     @property
     def parameters(self) -> int:

@@ -16,6 +16,7 @@ from constructions.suite import causal as suite
 from constructions.suite.mutants import damage
 from iha_theory import exact
 from iha_theory.costs import ceil_sqrt
+from iha_theory.position_only import columns, read
 from synthetic.cpm3 import CountPairs, all_sequences
 
 LAYERS = ("mha", "iha")
@@ -233,8 +234,8 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="3 tokens: accepted are 1 to 2"):
         net(torch.ones(1, 3, dtype=torch.int64))
     layer = causal.workspace("iha", 2).layer
-    with pytest.raises(ValueError, match="exact causal operators"):
-        causal.columns(layer, 2, exact.gf(7))
+    with pytest.raises(ValueError, match="needs the rationals"):
+        next(columns(read(layer, 2, exact.gf(7)), "token"))
     layer.pattern = "softmax"
-    with pytest.raises(ValueError, match="exact causal operators"):
-        causal.columns(layer, 2)
+    with pytest.raises(ValueError, match="no exact operator"):
+        next(columns(read(layer, 2), "token"))
