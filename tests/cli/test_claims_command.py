@@ -5,21 +5,10 @@ import json
 import pytest
 
 from constructions import ledger
-from iha_theory.cli import main
 
 
-def claims(capsys, *arguments):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(["claims", *arguments])
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_a_page_has_verdict_counterexample_and_repair(capsys):
-    code, out, _ = claims(capsys, "e1")
+def test_a_page_has_verdict_counterexample_and_repair(call):
+    code, out, _ = call("claims", "e1")
     assert code == 0
     assert out.startswith("E1  DOES NOT HOLD AS PRINTED")
     for part in (
@@ -32,9 +21,9 @@ def test_a_page_has_verdict_counterexample_and_repair(capsys):
         assert part in out
 
 
-def test_json_is_strict_and_complete(capsys, tmp_path):
+def test_json_is_strict_and_complete(call, tmp_path):
     file = tmp_path / "new" / "claims.json"
-    code, out, _ = claims(capsys, "E1", "E7", "--json", str(file))
+    code, out, _ = call("claims", "E1", "E7", "--json", str(file))
     assert code == 0
     assert "2 statements" in out
     content = json.loads(file.read_text(), parse_constant=pytest.fail)
@@ -46,26 +35,26 @@ def test_json_is_strict_and_complete(capsys, tmp_path):
     assert {e["role"] for e in first["evidence"]} == {"printed", "repaired"}
 
 
-def test_the_list_checks_nothing_and_shows_every_statement(capsys):
-    code, out, _ = claims(capsys, "--list")
+def test_the_list_checks_nothing_and_shows_every_statement(call):
+    code, out, _ = call("claims", "--list")
     assert code == 0
     assert "E13" in out
     assert "1[m = i]" in out  # not taken for markup
 
 
-def test_a_table_is_made_anew_and_other_text_stays(capsys, tmp_path, monkeypatch):
+def test_a_table_is_made_anew_and_other_text_stays(call, tmp_path, monkeypatch):
     chosen = ledger.select(["E7"])
     monkeypatch.setattr(ledger, "statements", lambda: chosen)
     begin, end = "<!-- claims: made by `iha-theory claims --update README.md` -->", "<!-- end of claims -->"
     file = tmp_path / "page.md"
     file.write_text(f"before\n{begin}\nstale row\n{end}\nafter\n")
-    assert claims(capsys, "--update", str(file))[0] == 0
+    assert call("claims", "--update", str(file))[0] == 0
     text = file.read_text()
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "| E7 |" in text
     assert "stale row" not in text
-    assert "up to date" in claims(capsys, "--update", str(file))[1]
+    assert "up to date" in call("claims", "--update", str(file))[1]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +65,8 @@ def test_a_table_is_made_anew_and_other_text_stays(capsys, tmp_path, monkeypatch
         (("E1", "--update", "README.md"), "leave the ids out"),
     ],
 )
-def test_bad_usage_is_one_line(capsys, arguments, says):
-    code, _, err = claims(capsys, *arguments)
+def test_bad_usage_is_one_line(call, arguments, says):
+    code, _, err = call("claims", *arguments)
     assert code == 2
     assert says in err
     assert err.count("\n") == 1

@@ -5,23 +5,12 @@ import json
 import pytest
 
 from constructions import layer_costs
-from iha_theory.cli import main
 from iha_theory.costs.formulas import LAYERS
 
 
-def costs(capsys, *arguments):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(["costs", *arguments])
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_json_has_formulas_counts_and_crossovers(capsys, tmp_path):
+def test_json_has_formulas_counts_and_crossovers(call, tmp_path):
     file = tmp_path / "new" / "costs.json"
-    code, out, _ = costs(capsys, "--tokens", "5", "--width", "2", "--terms", "4", "9", "--json", str(file))
+    code, out, _ = call("costs", "--tokens", "5", "--width", "2", "--terms", "4", "9", "--json", str(file))
     content = json.loads(file.read_text())
     assert code == 0
     assert content["schema"] == "iha-theory/costs/1"
@@ -45,17 +34,17 @@ def test_json_has_formulas_counts_and_crossovers(capsys, tmp_path):
     assert "All 16 rows have" in out.splitlines()[-1]
 
 
-def test_json_to_standard_output_is_all_there_is(capsys):
-    code, out, err = costs(capsys, "--task", "cpm3", "--tokens", "4", "--json", "-")
+def test_json_to_standard_output_is_all_there_is(call):
+    code, out, err = call("costs", "--task", "cpm3", "--tokens", "4", "--json", "-")
     assert code == 0
     assert {row["task"] for row in json.loads(out)["costs"]} == {"cpm3"}
     assert "All 8 rows" in err
 
 
-def test_a_wrong_formula_fails_the_command(capsys, monkeypatch):
+def test_a_wrong_formula_fails_the_command(call, monkeypatch):
     real = layer_costs.cost
     monkeypatch.setattr(layer_costs, "cost", lambda quantity, *sizes: real(quantity, *sizes) + (quantity == "flops"))
-    code, out, _ = costs(capsys, "--task", "bank", "--tokens", "3", "--terms", "2")
+    code, out, _ = call("costs", "--task", "bank", "--tokens", "3", "--terms", "2")
     assert code == 1
     assert "DIFFERS bank mha attention, N = 3, d = 1, k = 2: parameters 56, counted 56" in out
     assert "4 of 4 rows DIFFER" in out.splitlines()[-1]
@@ -76,8 +65,8 @@ def test_a_wrong_formula_fails_the_command(capsys, monkeypatch):
         ["--unknown"],
     ],
 )
-def test_bad_usage_is_one_line(capsys, arguments):
-    code, out, err = costs(capsys, *arguments)
+def test_bad_usage_is_one_line(call, arguments):
+    code, out, err = call("costs", *arguments)
     assert code == 2
     assert out == ""
     assert len(err.strip().splitlines()) == 1

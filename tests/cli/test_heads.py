@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,20 +21,8 @@ from synthetic.graphs import load
 
 
 @pytest.fixture
-def heads(capsys, monkeypatch):
-    """Exit code, standard output, standard error of `iha-theory heads ...`."""
-    if command not in cli.COMMANDS:
-        monkeypatch.setattr(cli, "COMMANDS", (*cli.COMMANDS, command))
-
-    def run(*arguments):
-        try:
-            code = cli.main(["heads", *map(str, arguments)])
-        except SystemExit as exit_:
-            code = exit_.code
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def heads(call):
+    return partial(call, "heads")
 
 
 def rows(text, **wanted):

@@ -2,22 +2,10 @@
 
 import json
 
-from iha_theory.cli import main
-
 SMALL = ("--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "30")
 
 
-def call(capsys, *arguments):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_every_position_only_run_is_measured(capsys, tmp_path):
+def test_every_position_only_run_is_measured(call, tmp_path):
     folder, file = tmp_path / "runs", tmp_path / "learned.json"
     runs = (
         ("polynomial", "--attention", "mha", "--heads", "2", "--graph", "orthogonal:4"),
@@ -27,8 +15,8 @@ def test_every_position_only_run_is_measured(capsys, tmp_path):
         ("unstructured", "--heads", "2", "--tokens", "4"),
     )
     for run in runs:
-        assert call(capsys, "train", *run, *SMALL, "--out", str(folder))[0] == 0
-    code, out, _ = call(capsys, "learned", str(folder), "--json", str(file))
+        assert call("train", *run, *SMALL, "--out", str(folder))[0] == 0
+    code, out, _ = call("learned", str(folder), "--json", str(file))
     found = json.loads(file.read_text())["runs"]
     assert code == 0
     assert "4 of 4 angles are within what the error allows" in out
@@ -44,7 +32,7 @@ def test_every_position_only_run_is_measured(capsys, tmp_path):
         assert r["start"] != r["learned"]
 
 
-def test_a_folder_without_such_runs_is_refused(capsys, tmp_path):
-    code, _, err = call(capsys, "learned", str(tmp_path))
+def test_a_folder_without_such_runs_is_refused(call, tmp_path):
+    code, _, err = call("learned", str(tmp_path))
     assert code == 2
     assert "holds no weights of finished position-only runs on a bank" in err

@@ -4,29 +4,18 @@ import json
 
 import pytest
 
-from iha_theory.cli import main
 from synthetic.training.sweep import INITS
 
 SMALL = ("--graph", "orthogonal:4", "--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "20")
 ONE = ("train", "polynomial", *SMALL, "--attention", "mha", "--heads", "2")
 
 
-def call(capsys, *arguments):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(arguments)
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 def lines(folder):
     return [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
 
 
-def test_train_shows_the_loss_against_the_floor_and_the_result(capsys, tmp_path):
-    code, out, err = call(capsys, *ONE, "--json", str(tmp_path / "r.json"))
+def test_train_shows_the_loss_against_the_floor_and_the_result(call, tmp_path):
+    code, out, err = call(*ONE, "--json", str(tmp_path / "r.json"))
     (record,) = json.loads((tmp_path / "r.json").read_text())["runs"]
     assert code == 0
     assert "loss" in err
@@ -36,39 +25,39 @@ def test_train_shows_the_loss_against_the_floor_and_the_result(capsys, tmp_path)
     assert list(tmp_path.iterdir()) == [tmp_path / "r.json"]
 
 
-def test_train_stops_and_resumes(capsys, tmp_path):
+def test_train_stops_and_resumes(call, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert call(capsys, *ONE, "--out", str(whole))[0] == 0
-    code, out, _ = call(capsys, *ONE, "--out", str(parts), "--stop-at", "7")
+    assert call(*ONE, "--out", str(whole))[0] == 0
+    code, out, _ = call(*ONE, "--out", str(parts), "--stop-at", "7")
     assert code == 0
     assert "step 7 of 20" in out
     assert not (parts / "runs.jsonl").exists()
-    assert call(capsys, *ONE, "--out", str(parts), "--resume")[0] == 0
+    assert call(*ONE, "--out", str(parts), "--resume")[0] == 0
     (a,), (b,) = lines(whole), lines(parts)
     assert a["error"] == b["error"]
     for kind in ("curves/{}.csv", "weights/{}.safetensors"):
         name = kind.format(a["id"])
         assert (whole / name).read_bytes() == (parts / name).read_bytes()
-    code, _, err = call(capsys, *ONE, "--out", str(whole))
+    code, _, err = call(*ONE, "--out", str(whole))
     assert code == 2
     assert "holds this run already" in err
-    code, _, err = call(capsys, *ONE, "--out", str(whole), "--seed", "5", "--resume")
+    code, _, err = call(*ONE, "--out", str(whole), "--seed", "5", "--resume")
     assert code == 2
     assert "no checkpoint" in err
 
 
-def test_a_diverged_run_fails_the_command(capsys, tmp_path):  # case 20
-    code, out, _ = call(capsys, *ONE, "--lr", "1e6", "--out", str(tmp_path))
+def test_a_diverged_run_fails_the_command(call, tmp_path):  # case 20
+    code, out, _ = call(*ONE, "--lr", "1e6", "--out", str(tmp_path))
     assert code == 1
     assert "diverged" in out
     assert lines(tmp_path)[0]["outcome"] == "diverged"
 
 
-def test_options_from_a_file_and_the_command_line(capsys, tmp_path):  # case 26
+def test_options_from_a_file_and_the_command_line(call, tmp_path):  # case 26
     file = tmp_path / "c.json"
     file.write_text(json.dumps({"heads": 3, "seed": 4, "steps": 5, "amp": True}))
     arguments = ("train", "polynomial", "--config", str(file), "--graph", "orthogonal:4", "--attention", "mha")
-    code, _, _ = call(capsys, *arguments, "--seed", "0", "--no-amp", "--terms", "4", "--out", str(tmp_path / "o"))
+    code, _, _ = call(*arguments, "--seed", "0", "--no-amp", "--terms", "4", "--out", str(tmp_path / "o"))
     (record,) = lines(tmp_path / "o")
     assert code == 0
     assert (record["heads"], record["seed"], record["steps"]) == (3, 0, 5)
@@ -80,10 +69,10 @@ def test_options_from_a_file_and_the_command_line(capsys, tmp_path):  # case 26
     ("content", "word"),
     [('{"head": 3}', "unknown option 'head'"), ('{"steps": "3"}', "integer"), ("[1]", "object"), ("{", "not JSON")],
 )
-def test_bad_config_files_are_one_line(capsys, tmp_path, content, word):
+def test_bad_config_files_are_one_line(call, tmp_path, content, word):
     (tmp_path / "c.json").write_text(content)
     for command in (("train", "polynomial"), ("sweep", "polynomial", "--out", str(tmp_path / "o"))):
-        code, out, err = call(capsys, *command, "--config", str(tmp_path / "c.json"))
+        code, out, err = call(*command, "--config", str(tmp_path / "c.json"))
         assert (code, out) == (2, "")
         assert word in err
         assert len(err.strip().splitlines()) == 1
@@ -113,34 +102,34 @@ def test_bad_config_files_are_one_line(capsys, tmp_path, content, word):
         ("bench", "sweep", "--repeats", "0"),
     ],
 )
-def test_bad_usage_is_one_line(capsys, monkeypatch, tmp_path, arguments):
+def test_bad_usage_is_one_line(call, monkeypatch, tmp_path, arguments):
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, *arguments)
+    code, out, err = call(*arguments)
     assert (code, out) == (2, "")
     assert len(err.strip().splitlines()) == 1
     assert ": error: " in err
     assert not list(tmp_path.iterdir())
 
 
-def test_sweep_table_and_rerun(capsys, tmp_path):
+def test_sweep_table_and_rerun(call, tmp_path):
     arguments = ("sweep", "workspace", "--tokens", "4", "--steps", "10", "--eval-size", "16", "--jobs", "1")
     arguments += ("--seeds", "2", "--heads", "1", "2", "--out", str(tmp_path))
-    code, out, _ = call(capsys, *arguments)
+    code, out, _ = call(*arguments)
     assert code == 0
     rows = {tuple(line.split()[1:3]): line.split() for line in out.splitlines() if line.startswith("N=4")}
     assert set(rows) == {("mha", "1"), ("mha", "2"), ("iha", "1"), ("iha", "2")}
     assert rows["mha", "1"][3] == "2/2"
     assert float(rows["mha", "1"][5]) == 0.75
     before = (tmp_path / "runs.jsonl").read_bytes()
-    again, out_again, _ = call(capsys, *arguments, "--json", str(tmp_path / "s.json"))
+    again, out_again, _ = call(*arguments, "--json", str(tmp_path / "s.json"))
     assert (again, out_again) == (0, out)
     assert (tmp_path / "runs.jsonl").read_bytes() == before
     assert len(json.loads((tmp_path / "s.json").read_text())["runs"]) == 8
 
 
-def test_a_sweep_table_tells_settings_apart(capsys, tmp_path):
+def test_a_sweep_table_tells_settings_apart(call, tmp_path):
     arguments = ("sweep", "cpm3-init", "--tokens", "3", "--steps", "2", "--hidden", "4", "--batch", "4")
-    code, out, _ = call(capsys, *arguments, "--eval-size", "4", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
+    code, out, _ = call(*arguments, "--eval-size", "4", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     assert code == 0
     rows = [line for line in out.splitlines() if "1/1" in line]
     assert len(rows) == len(INITS)
@@ -148,10 +137,9 @@ def test_a_sweep_table_tells_settings_apart(capsys, tmp_path):
         assert sum(word in row for row in rows) == 1
 
 
-def test_a_failed_point_fails_the_sweep(capsys, tmp_path):  # case 21
+def test_a_failed_point_fails_the_sweep(call, tmp_path):  # case 21
     arguments = ("sweep", "workspace", "--tokens", "8", "--head-dim", "0", "--steps", "5", "--eval-size", "16")
     code, out, _ = call(
-        capsys,
         *arguments,
         "--attention",
         "mha",
@@ -171,9 +159,9 @@ def test_a_failed_point_fails_the_sweep(capsys, tmp_path):  # case 21
     assert {r["heads"]: r["outcome"] for r in lines(tmp_path)} == {2: "finished", 3: "failed"}
 
 
-def test_bench(capsys, tmp_path):
+def test_bench(call, tmp_path):
     arguments = ("bench", "sweep", "--repeats", "1", "--steps", "2", "--seeds", "2", "--json", str(tmp_path / "b.json"))
-    code, out, _ = call(capsys, *arguments)
+    code, out, _ = call(*arguments)
     found = json.loads((tmp_path / "b.json").read_text())["benchmarks"]
     assert code == 0
     assert "times faster" in out

@@ -7,23 +7,12 @@ import pytest
 import scipy.sparse
 
 from constructions import suite
-from iha_theory.cli import main
 from iha_theory.costs import ceil_sqrt
 
 
-def verify(capsys, *arguments):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(["verify", *arguments])
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_json_has_heads_errors_and_verdicts(capsys, tmp_path):
+def test_json_has_heads_errors_and_verdicts(call, tmp_path):
     file = tmp_path / "new" / "out.json"
-    code, out, _ = verify(capsys, "karate", "cpm3", "--terms", "5", "9", "--n-max", "1", "4", "--json", str(file))
+    code, out, _ = call("verify", "karate", "cpm3", "--terms", "5", "9", "--n-max", "1", "4", "--json", str(file))
     content = json.loads(file.read_text())
     assert code == 0
     assert "All" in out.splitlines()[-1]
@@ -39,8 +28,8 @@ def test_json_has_heads_errors_and_verdicts(capsys, tmp_path):
     assert len({check["id"] for check in content["checks"]}) == len(content["checks"])
 
 
-def test_json_to_standard_output_is_all_there_is(capsys):
-    code, out, err = verify(capsys, "petersen", "--terms", "2", "--exact-only", "--json", "-")
+def test_json_to_standard_output_is_all_there_is(call):
+    code, out, err = call("verify", "petersen", "--terms", "2", "--exact-only", "--json", "-")
     assert code == 0
     assert len(json.loads(out)["checks"]) == 2
     assert "hold" in err
@@ -56,9 +45,9 @@ def test_the_default_covers_every_size():
     ("name", "content"),
     [("g.edges", "0 1\n1 2\n"), ("g.csv", "source,target\n0,1\n1,2\n"), ("g.txt", "a b 2\nb c 1\nd\n")],
 )
-def test_files_of_edges(capsys, tmp_path, name, content):
+def test_files_of_edges(call, tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    assert verify(capsys, "--graph", str(tmp_path / name), "--terms", "3")[0] == 0
+    assert call("verify", "--graph", str(tmp_path / name), "--terms", "3")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -80,8 +69,8 @@ def test_files_of_edges(capsys, tmp_path, name, content):
         ["cycle:4", "--normalise", "symmetric"],
     ],
 )
-def test_bad_usage_is_one_line(capsys, arguments):
-    code, out, err = verify(capsys, *arguments)
+def test_bad_usage_is_one_line(call, arguments):
+    code, out, err = call("verify", *arguments)
     assert code == 2
     assert out == ""
     assert len(err.strip().splitlines()) == 1
@@ -92,29 +81,29 @@ def test_bad_usage_is_one_line(capsys, arguments):
 @pytest.mark.parametrize(
     "matrix", [np.zeros((2, 3)), np.full((2, 2), np.nan), np.zeros((0, 0)), np.full((2, 2), np.inf)]
 )
-def test_bad_matrices_are_one_line(capsys, tmp_path, matrix):
+def test_bad_matrices_are_one_line(call, tmp_path, matrix):
     np.savez(tmp_path / "a.npz", a=matrix)
-    code, _, err = verify(capsys, "--graph", str(tmp_path / "a.npz"), "--terms", "2")
+    code, _, err = call("verify", "--graph", str(tmp_path / "a.npz"), "--terms", "2")
     assert code == 2
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_sparse_matrix_file(capsys, tmp_path):
+def test_a_sparse_matrix_file(call, tmp_path):
     scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.csr_array(np.array([[0, 1.5], [0, 0]])))
-    assert verify(capsys, "--graph", str(tmp_path / "a.npz"), "--terms", "3")[0] == 0
+    assert call("verify", "--graph", str(tmp_path / "a.npz"), "--terms", "3")[0] == 0
 
 
-def test_a_failing_check_fails_the_command(capsys, monkeypatch):
+def test_a_failing_check_fails_the_command(call, monkeypatch):
     from constructions.suite import bank
 
     real = bank.power_blocks
     monkeypatch.setattr(bank, "power_blocks", lambda a, k: (m.transpose() for m in real(a, k)))
-    code, out, _ = verify(capsys, "cycle:5", "--terms", "3", "--exact-only")
+    code, out, _ = call("verify", "cycle:5", "--terms", "3", "--exact-only")
     assert code == 1
     assert "FAILS bank/cycle:5/k=3/mha/exact" in out
 
 
-def test_stopping_keeps_what_was_done(capsys, monkeypatch, tmp_path):
+def test_stopping_keeps_what_was_done(call, monkeypatch, tmp_path):
     from constructions.suite import bank
 
     real = bank.graph_checks
@@ -126,7 +115,7 @@ def test_stopping_keeps_what_was_done(capsys, monkeypatch, tmp_path):
 
     monkeypatch.setattr(bank, "graph_checks", stop)
     file = tmp_path / "out.json"
-    code, _, err = verify(capsys, "petersen", "--terms", "2", "3", "--json", str(file))
+    code, _, err = call("verify", "petersen", "--terms", "2", "3", "--json", str(file))
     content = json.loads(file.read_text())
     assert code == 130
     assert "stopped" in err
@@ -134,10 +123,10 @@ def test_stopping_keeps_what_was_done(capsys, monkeypatch, tmp_path):
     assert len(content["checks"]) == 4
 
 
-def test_mutants(capsys, tmp_path, monkeypatch):
+def test_mutants(call, tmp_path, monkeypatch):
     few = suite.subjects()[:9]
     monkeypatch.setattr(suite, "subjects", lambda: few)
-    code, out, _ = verify(capsys, "--mutants", "--json", str(tmp_path / "m.json"))
+    code, out, _ = call("verify", "--mutants", "--json", str(tmp_path / "m.json"))
     content = json.loads((tmp_path / "m.json").read_text())
     assert code == 0
     assert len(content["mutants"]) >= 60

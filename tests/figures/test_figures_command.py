@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from iha_theory.cli import main
 from synthetic.training import sweep
 
 
@@ -18,19 +17,9 @@ def runs(record, write):
     return write([record("cpm3", accuracy=0.9, heads=2)], "c")
 
 
-def figures(capsys, *arguments):
-    """Exit code, standard output, standard error."""
-    try:
-        code = main(["figures", *map(str, arguments)])
-    except SystemExit as exit_:
-        code = exit_.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_json_names_all_files(capsys, tmp_path, runs):
+def test_json_names_all_files(call, tmp_path, runs):
     out = tmp_path / "new" / "folder"
-    code, printed, _ = figures(capsys, "floors", "frontier", "costs", "--from", runs, "--out", out, "--json", "-")
+    code, printed, _ = call("figures", "floors", "frontier", "costs", "--from", runs, "--out", out, "--json", "-")
     assert code == 0
     content = json.loads(printed)
     assert content["schema"] == "iha-theory/figures/1"
@@ -55,14 +44,14 @@ def test_headless_with_nothing_writable_but_the_output(tmp_path, runs):
         assert "<svg" in (tmp_path / "a" / "b" / f"{name}.svg").read_text()
 
 
-def test_failed_runs_are_said(capsys, tmp_path, record, write):
+def test_failed_runs_are_said(call, tmp_path, record, write):
     folder = write([record(heads=1), record(heads=1, seed=1, outcome="failed", error=0.1)])
-    code, printed, _ = figures(capsys, "floors", "--from", folder, "--out", tmp_path / "out")
+    code, printed, _ = call("figures", "floors", "--from", folder, "--out", tmp_path / "out")
     assert code == 1
     assert "FAILS: 1" in printed
 
 
-def test_from_nothing_trains_what_is_missing(capsys, tmp_path, monkeypatch):
+def test_from_nothing_trains_what_is_missing(call, tmp_path, monkeypatch):
     quick = {"steps": 2, "eval_size": 4}
     grid = sweep.Grid("polynomial", quick | {"graph": "cycle:4", "terms": 3}, {"mha": (1, 2), "iha": (2,)})
     tiny = dict.fromkeys(sweep.GRIDS, (grid,)) | {
@@ -71,7 +60,7 @@ def test_from_nothing_trains_what_is_missing(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "GRIDS", tiny)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     for _ in range(2):
-        code, _, err = figures(capsys, "floors", "--out", tmp_path)
+        code, _, err = call("figures", "floors", "--out", tmp_path)
         assert code == 0, err
     lines = (tmp_path / "runs" / "polynomial" / "runs.jsonl").read_text().splitlines()
     assert len(lines) == 3 * sweep.SEEDS  # the second time trained nothing
@@ -91,12 +80,12 @@ def test_from_nothing_trains_what_is_missing(capsys, tmp_path, monkeypatch):
         (["--unknown"], "unrecognized arguments"),
     ],
 )
-def test_bad_usage_is_one_line(capsys, tmp_path, monkeypatch, arguments, reason):
+def test_bad_usage_is_one_line(call, tmp_path, monkeypatch, arguments, reason):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "runs.jsonl").write_text('{"schema": "iha-theory/run/1"\n')
-    code, out, err = figures(capsys, *arguments)
+    code, out, err = call("figures", *arguments)
     assert (code, out) == (2, "")
     assert reason in err
     assert err.count("\n") == 1
