@@ -69,16 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     if min(heads) < 1:
         raise ValueError(f"--heads takes integers of at least 1, got {min(heads)}")
     steps = list(capacity.table(heads) if arguments.layer is None else _custom(arguments.layer, heads))
-    output.prepare_json(arguments.json)
     rows: list[Any] = []
-    started, complete = time.monotonic(), False
-    try:
+    started = time.monotonic()
+    with output.kept(arguments.json, "capacity", lambda: {"capacities": [asdict(row) for row in rows]}):
         for step in output.progress(steps, "capacity"):
             rows.append(step())
-        complete = True
-    finally:
-        fields = {"complete": complete, "capacities": [asdict(row) for row in rows]}
-        output.write_json(arguments.json, "capacity", fields)
     out = output.console(arguments.json)
     out.print(_table(rows, heads, "bound" if arguments.layer is None else "MHA"))
     seconds = time.monotonic() - started

@@ -65,15 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.ids:
             raise ValueError("--update makes the whole table: leave the ids out")
         page.updated(arguments.update.read_text(encoding="utf-8"), [])  # a file without a table is refused here
-    output.prepare_json(arguments.json)
     judgements: list[ledger.Judgement] = []
-    started, complete = time.monotonic(), False
-    try:
+    started = time.monotonic()
+    with output.kept(arguments.json, "claims", lambda: {"claims": [j.to_json() for j in judgements]}):
         for statement in output.progress([(s.id, s) for s in chosen], "claims"):
             judgements.append(ledger.judge(statement))
-        complete = True
-    finally:
-        output.write_json(arguments.json, "claims", {"complete": complete, "claims": [j.to_json() for j in judgements]})
     if arguments.ids or arguments.pages:
         out.print("\n\n".join(page.page(j) for j in judgements) + "\n", soft_wrap=True, markup=False)
     else:

@@ -84,7 +84,6 @@ def run(arguments: argparse.Namespace) -> int:
     steps = [(f"{task} N = {n}, {layer}", (task, layer, n, d, k)) for task, n, d, k in sizes for layer in LAYERS]
     for _, size in steps:
         require_buildable(*size)
-    output.prepare_json(arguments.json)
     rows: list[LayerCost] = []
     crossovers: list[Crossover] = []
     formulas = [
@@ -95,22 +94,18 @@ def run(arguments: argparse.Namespace) -> int:
         }
         for layer in LAYERS
     ]
-    started, complete = time.monotonic(), False
-    try:
+
+    def fields() -> dict[str, Any]:
+        found = {"costs": [row.to_json() for row in rows], "crossovers": [asdict(c) for c in crossovers]}
+        return {**found, "formulas": formulas}
+
+    started = time.monotonic()
+    with output.kept(arguments.json, "costs", fields):
         for size in output.progress(steps, "costs"):
             rows += layer_costs(*size)
         searches = [(f"crossovers of {layer}", layer) for layer in LAYERS if layer != "mha"]
         for layer in output.progress(searches, "costs"):
             crossovers += _crossovers(layer, tasks, bank_tokens, width, terms)
-        complete = True
-    finally:
-        fields = {
-            "complete": complete,
-            "costs": [row.to_json() for row in rows],
-            "crossovers": [asdict(c) for c in crossovers],
-            "formulas": formulas,
-        }
-        output.write_json(arguments.json, "costs", fields)
     out = output.console(arguments.json)
     out.print(_table(rows))
     out.print("\nParameters of the attention, H = ceil(sqrt k); for CPM-3 d = 1 and k = N (FLOPs: --json):")

@@ -89,7 +89,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _count(arguments: argparse.Namespace, graph: Any) -> int:
     tasks, settings = _tasks(arguments, graph)
     layers = _layers(arguments.layer)
-    output.prepare_json(arguments.json)
     if arguments.weights is not None:
         _require_writable(Path(arguments.weights))
     steps = [
@@ -101,15 +100,11 @@ def _count(arguments: argparse.Namespace, graph: Any) -> int:
     if not steps:
         raise ValueError("nothing to count: iha-wide is for tolerances above 0")
     results: list[Any] = []
-    started, complete = time.monotonic(), False
-    try:
+    about = {"graph": graph.name, "nodes": len(graph.nodes), "terms": arguments.terms, "settings": settings}
+    started = time.monotonic()
+    with output.kept(arguments.json, "heads", lambda: {**about, "heads": [row.to_json() for row in results]}):
         for step in output.progress(steps, "heads"):
             results.append(step())
-        complete = True
-    finally:
-        about = {"graph": graph.name, "nodes": len(graph.nodes), "terms": arguments.terms, "settings": settings}
-        fields = {"complete": complete, **about, "heads": [row.to_json() for row in results]}
-        output.write_json(arguments.json, "heads", fields)
     out = output.console(arguments.json)
     out.print(_table(results))
     for setting in settings:

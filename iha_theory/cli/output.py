@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,6 +60,27 @@ def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> N
     else:
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(target).write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def kept(target: str | None, command: str, fields: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
+    """Writes the JSON at the end of the block, also when it is stopped: the field "complete" says which.
+
+    Args:
+        target: as for `write_json`.
+        command: as for `write_json`.
+        fields: what there is to write by then.
+
+    Raises:
+        OSError: as `prepare_json`, before the block.
+    """
+    prepare_json(target)
+    complete = False
+    try:
+        yield
+        complete = True
+    finally:
+        write_json(target, command, {"complete": complete, **fields()})
 
 
 def progress(items: Sequence[tuple[str, Item]], description: str) -> Iterator[Item]:

@@ -74,16 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.mutants:
         return _mutants(arguments)
     steps = _plan(arguments)
-    output.prepare_json(arguments.json)
     results: list[Any] = []
-    started, complete = time.monotonic(), False
-    try:
+    started = time.monotonic()
+    with output.kept(arguments.json, "verify", lambda: {"checks": [result.to_json() for result in results]}):
         for step in output.progress([(step.label, step) for step in steps], "verify"):
             results.extend(step.run())
-        complete = True
-    finally:
-        checks = [result.to_json() for result in results]
-        output.write_json(arguments.json, "verify", {"complete": complete, "checks": checks})
     failed = [result for result in results if not result.holds]
     out = output.console(arguments.json)
     out.print(_table(results))
@@ -168,18 +163,17 @@ def _mutants(arguments: argparse.Namespace) -> int:
 
     if arguments.names or arguments.graph or arguments.terms:
         raise ValueError("--mutants runs on fixed small cases: leave out names, --graph and --terms")
-    output.prepare_json(arguments.json)
     subjects = suite.subjects()
     results: list[Any] = []
-    started, complete = time.monotonic(), False
-    try:
+
+    def lists() -> dict[str, Any]:
+        kinds = {"mutants": [r for r in results if r.changes], "unchanged": [r for r in results if not r.changes]}
+        return {name: [r.to_json() for r in rs] for name, rs in kinds.items()}
+
+    started = time.monotonic()
+    with output.kept(arguments.json, "verify", lists):
         for subject in output.progress([(subject.check, subject) for subject in subjects], "mutants"):
             results.extend(mutants.damage(subject))
-        complete = True
-    finally:
-        kinds = {"mutants": [r for r in results if r.changes], "unchanged": [r for r in results if not r.changes]}
-        lists = {name: [r.to_json() for r in rs] for name, rs in kinds.items()}
-        output.write_json(arguments.json, "verify", {"complete": complete, **lists})
     out = output.console(arguments.json)
     lines = []
     for check in dict.fromkeys(r.check for r in results):
