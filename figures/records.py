@@ -1,14 +1,13 @@
 """Records of training runs (`synthetic.training.records`), read strictly and without torch."""
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-FILE = "runs.jsonl"
-SCHEMA = "iha-theory/run/1"
+from synthetic.training import run_file
+
 OUTCOMES = ("finished", "diverged", "stopped", "failed")
 PROBLEMS = {
     "polynomial": ("graph", "normalise", "unit_norm", "terms", "width", "mode"),
@@ -83,18 +82,14 @@ def read(folder: Path) -> list[Run]:
         ValueError: no runs.jsonl in the folder or below, or a line in one that is not a record, by file and line.
         OSError: a file that cannot be read.
     """
-    files = sorted(folder.rglob(FILE))
+    files = sorted(folder.rglob(run_file.FILE))
     if not files:
-        raise ValueError(f"no {FILE} in {folder} or below: run iha-theory sweep polynomial --out {folder}")
+        raise ValueError(f"no {run_file.FILE} in {folder} or below: run iha-theory sweep polynomial --out {folder}")
     runs: dict[str, Run] = {}
     for file in files:
-        try:
-            lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{file}: not UTF-8 text") from error
-        for number, line in enumerate(lines, 1):
+        for number, record in run_file.read(file):
             try:
-                run = _run(json.loads(line, parse_constant=_no_constant))
+                run = _run(record)
             except (ValueError, KeyError, TypeError) as error:
                 reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
                 raise ValueError(f"{file}, line {number}: not a record of a run: {reason}") from error
@@ -102,15 +97,7 @@ def read(folder: Path) -> list[Run]:
     return list(runs.values())
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _run(record: Any) -> Run:
-    if not isinstance(record, dict):
-        raise ValueError("not a JSON object")
-    if record["schema"] != SCHEMA:
-        raise ValueError(f"schema {record['schema']!r}, accepted is {SCHEMA}")
+def _run(record: Mapping[str, Any]) -> Run:
     fields = {name: record[name] for name in Run.__dataclass_fields__}
     if not isinstance(fields["id"], str):
         raise ValueError(f"id {fields['id']!r}, accepted is a text")

@@ -5,7 +5,7 @@
 - `problems`: the tasks as training sees them: data, loss, floor, what a trained model reached.
 - `models`: the models and their initial weights.
 - `program`: runs that train together as one batched program; `loop`: `train`; `checkpoint`: exact continuation.
-- `records`: what is kept of a run: `runs.jsonl`, curves, weights.
+- `records`: what is kept of a run: `runs.jsonl` (read by `run_file`), curves, weights.
 - `sweep`: the named grids; over processes or a Dask cluster with joblib.
 
     train([TrainConfig.for_task("polynomial", {"attention": "mha", "heads": 3})])

@@ -20,11 +20,10 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from iha_theory import __version__
-from synthetic.training import models, problems
+from synthetic.training import models, problems, run_file
 from synthetic.training.config import TrainConfig
 from synthetic.training.program import Run
-
-SCHEMA = "iha-theory/run/1"
+from synthetic.training.run_file import FILE, SCHEMA
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def write(folder: Path, results: Iterable[Result]) -> None:
             _replace(folder / "curves" / f"{name}.csv", _table(("step", "loss", "validation"), rows).encode())
         if found.weights is not None:
             _replace(folder / "weights" / f"{name}.safetensors", found.weights)
-        _append(folder / "runs.jsonl", json.dumps(asdict(found.record), allow_nan=False))
+        _append(folder / FILE, json.dumps(asdict(found.record), allow_nan=False))
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -141,27 +140,15 @@ def read(folder: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: a line that is no record of this schema.
     """
-    file = folder / "runs.jsonl"
-    if not file.exists():
-        return []
-    text = file.read_text(encoding="utf-8")
-    found = []
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            if record["schema"] != SCHEMA:
-                raise ValueError(f"schema {record['schema']}")
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file}, line {number}: no record of schema {SCHEMA}") from error
-        found.append(record)
-    return found
+    file = folder / FILE
+    return [record for _, record in run_file.read(file)] if file.exists() else []
 
 
 def forget(folder: Path, identities: Iterable[str]) -> None:
     """Takes the records of these runs out of a folder."""
     gone = set(identities)
     kept = [record for record in read(folder) if record["id"] not in gone]
-    _replace(folder / "runs.jsonl", "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept).encode())
+    _replace(folder / FILE, "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept).encode())
 
 
 def load_model(folder: Path, identity: str) -> nn.Module:

@@ -8,7 +8,7 @@ import pytest
 from figures import floors, frontier, groups, records
 from figures.groups import Summary
 from synthetic.training.config import TASKS, TrainConfig
-from synthetic.training.records import SCHEMA, RunRecord
+from synthetic.training.records import RunRecord
 
 
 def table(path):
@@ -32,7 +32,6 @@ def filter_bank(record):
 
 
 def test_the_format_is_that_of_training():
-    assert records.SCHEMA == SCHEMA
     assert set(records.PROBLEMS) == set(TASKS)
     assert {f.name for f in dataclasses.fields(records.Run)} <= {f.name for f in dataclasses.fields(RunRecord)}
     options = {f.name for f in dataclasses.fields(TrainConfig)}
@@ -208,6 +207,13 @@ def test_a_damaged_file_is_refused_by_file_and_line(record, write, change, reaso
     assert str(file) in str(caught.value)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_last_line_that_was_cut_off_is_left_out(record, write):
+    folder = write([record(heads=1), record(heads=2)])
+    file = folder / "p" / "runs.jsonl"
+    file.write_text(file.read_text()[:-9])
+    assert [run.heads for run in records.read(folder)] == [1]
 
 
 def test_a_folder_without_runs_is_refused_with_what_to_run(record, write, tmp_path):

@@ -96,7 +96,7 @@ def test_what_was_cut_off_is_left_out(tmp_path):
     sweep.sweep([config(seed=1)], tmp_path)
     assert [r["seed"] for r in strict(file)] == [0, 1]
     file.write_text("{}\n")
-    with pytest.raises(ValueError, match="line 1: no record"):
+    with pytest.raises(ValueError, match="line 1: not a record"):
         records.read(tmp_path)
 
 
