@@ -117,6 +117,18 @@ class AttentionLayer(nn.Module):
         """How many heads the query, key and value projections make; a layer with other numbers overrides it."""
         return self.num_heads, self.num_heads, self.num_heads
 
+    def options(self) -> dict[str, Any]:
+        """The constructor's options beyond embed_dim and num_heads that make a layer like this one."""
+        names = ("kdim", "vdim", "head_dim", "value_head_dim", "pattern", "scale", "rotary", "rotary_base", "window")
+        weight, projected = self.q_proj.weight, self.out_proj is not None
+        return {name: getattr(self, name) for name in (*names, "dropout")} | {
+            "out_proj": projected,
+            "out_dim": self.out_dim if projected else None,
+            "bias": self.q_proj.bias is not None,
+            "dtype": weight.dtype,
+            "device": weight.device,
+        }
+
     def extra_repr(self) -> str:
         """The sizes and options that the projections do not show."""
         names = (

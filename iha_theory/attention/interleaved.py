@@ -227,29 +227,9 @@ class InterleavedHeadAttention(AttentionLayer):
             layer = MultiHeadAttention.from_torch(layer)
         if not isinstance(layer, MultiHeadAttention):
             raise TypeError(f"layer of type {type(layer).__name__}: accepted are MultiHeadAttention, ours or torch's")
-        weight = layer.q_proj.weight
-        new = cls(
-            layer.embed_dim,
-            layer.num_heads,
-            num_pseudo_heads=num_pseudo_heads,
-            collapse=collapse,
-            causality=causality,
-            kdim=layer.kdim,
-            vdim=layer.vdim,
-            head_dim=layer.head_dim,
-            value_head_dim=layer.value_head_dim,
-            out_dim=None if layer.out_proj is None else layer.out_dim,
-            out_proj=layer.out_proj is not None,
-            bias=layer.q_proj.bias is not None,
-            pattern=layer.pattern,
-            scale=layer.scale,
-            rotary=None if layer.rotary is None else "token",
-            rotary_base=layer.rotary_base,
-            window=layer.window,
-            dropout=layer.dropout,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        options = layer.options() | {"rotary": None if layer.rotary is None else "token"}
+        options |= {"num_pseudo_heads": num_pseudo_heads, "collapse": collapse, "causality": causality}
+        new = cls(layer.embed_dim, layer.num_heads, **options)
         new.reset_mixing("mha", noise)
         new.load_state_dict(layer.state_dict(), strict=False)
         return new.train(layer.training)
@@ -267,25 +247,8 @@ class InterleavedHeadAttention(AttentionLayer):
         if self.num_pseudo_heads != 1:
             raise ValueError(f"only P = 1 is an MHA with as many heads, this layer has P = {self.num_pseudo_heads}")
         weight = self.q_proj.weight
-        new = MultiHeadAttention(
-            self.embed_dim,
-            self.num_heads,
-            kdim=self.kdim,
-            vdim=self.vdim,
-            head_dim=self.head_dim,
-            value_head_dim=self.value_head_dim,
-            out_dim=self.out_dim,
-            out_proj=True,
-            bias=self.q_proj.bias is not None,
-            pattern=self.pattern,
-            scale=self.scale,
-            rotary=self.rotary,
-            rotary_base=self.rotary_base,
-            window=self.window,
-            dropout=self.dropout,
-            dtype=weight.dtype,
-            device=weight.device,
-        )
+        options = self.options() | {"out_proj": True, "out_dim": self.out_dim}
+        new = MultiHeadAttention(self.embed_dim, self.num_heads, **options)
         assert new.out_proj is not None
         for old, fused, alpha in (
             (self.q_proj, new.q_proj, self.alpha_q),
