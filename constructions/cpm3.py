@@ -29,6 +29,7 @@ from constructions.construction import Block, Construction
 from constructions.mlp import PairCount, ReluPairCount
 from constructions.polynomial import Powers, routing, selectors, transpose
 from iha_theory import exact
+from iha_theory.attention.base import require_count
 from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import PositionWeights, to_layer, with_positions
 
@@ -87,8 +88,8 @@ def require_sizes(layer: str, tokens: int, width: int) -> None:
     """A ValueError for a layer that is not in `WEIGHTS`, or tokens or width below 1."""
     if layer not in WEIGHTS:
         raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
-    if tokens < 1 or width < 1:
-        raise ValueError(f"tokens and width must be at least 1, got {tokens} and {width}")
+    require_count("tokens", tokens)
+    require_count("width", width)
 
 
 BATCH = 2**18

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from constructions.construction import Block, Construction
 from iha_theory import exact
+from iha_theory.attention.base import require_count
 from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import Matrix, Mixing, PositionWeights, to_layer
 
@@ -99,8 +100,8 @@ def bank(layer: str, power: Powers, terms: int, width: int) -> Construction:
     """
     if layer not in WEIGHTS:
         raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
-    if terms < 1 or width < 1:
-        raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
+    require_count("terms", terms)
+    require_count("width", width)
     if layer == "mha" and terms * power(0).shape[0] ** 2 > LARGEST:
         raise ValueError(f"{terms} heads for {power(0).shape[0]} nodes are more than {LARGEST} query weights")
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))

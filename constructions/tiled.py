@@ -49,6 +49,7 @@ from torch import Tensor
 from constructions.construction import Block, Construction
 from constructions.cpm3 import shift
 from constructions.polynomial import Powers, selectors, transpose
+from iha_theory.attention.base import require_count
 from iha_theory.costs import ceil_sqrt
 from iha_theory.position_only import Mixing, PositionWeights, to_layer
 
@@ -198,8 +199,8 @@ def bank(power: Powers, terms: int, width: int) -> Construction:
 
     Args and errors: `constructions.polynomial.bank`.
     """
-    if terms < 1 or width < 1:
-        raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
+    require_count("terms", terms)
+    require_count("width", width)
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
     return Construction("bank/iha-tiled", "docs/results.md T6", to_layer(weights(power, terms, width)), readout, width)
 
@@ -209,8 +210,8 @@ def workspace(tokens: int, width: int = 1) -> Construction:
 
     Args and errors: `constructions.cpm3.workspace`.
     """
-    if tokens < 1 or width < 1:
-        raise ValueError(f"tokens and width must be at least 1, got {tokens} and {width}")
+    require_count("tokens", tokens)
+    require_count("width", width)
     readout = tuple(Block(f"P^{t} X", t * width, width) for t in range(tokens))
     layer = to_layer(workspace_weights(tokens, width))
     return Construction("workspace/iha-tiled", "docs/results.md T6", layer, readout, width)

@@ -27,6 +27,7 @@ from constructions.construction import Block, Construction
 from constructions.polynomial import Powers, powers, selectors
 from iha_theory import position_only
 from iha_theory.attention import TwoLayerAttention
+from iha_theory.attention.base import require_count
 from iha_theory.costs import ceil_sqrt
 from iha_theory.exact import Domain
 from iha_theory.position_only import Matrix, PositionWeights, read, to_layer
@@ -116,8 +117,8 @@ def bank(power: Powers, terms: int, width: int) -> TwoLayerConstruction:
 
     Args and errors: `constructions.polynomial.bank`.
     """
-    if terms < 1 or width < 1:
-        raise ValueError(f"terms and width must be at least 1, got {terms} and {width}")
+    require_count("terms", terms)
+    require_count("width", width)
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
     layer = to_two_layers(*weights(*factors(power, ceil_sqrt(terms)), width))
     return TwoLayerConstruction("bank/mha-two-layer", "docs/results.md T7", layer, readout, width)

@@ -227,7 +227,7 @@ class InterleavedHeadAttention(AttentionLayer):
             layer = MultiHeadAttention.from_torch(layer)
         if not isinstance(layer, MultiHeadAttention):
             raise TypeError(f"layer of type {type(layer).__name__}: accepted are MultiHeadAttention, ours or torch's")
-        options = layer.options() | {"rotary": None if layer.rotary is None else "token"}
+        options: dict[str, Any] = layer.options() | {"rotary": None if layer.rotary is None else "token"}
         options |= {"num_pseudo_heads": num_pseudo_heads, "collapse": collapse, "causality": causality}
         new = cls(layer.embed_dim, layer.num_heads, **options)
         new.reset_mixing("mha", noise)

@@ -148,11 +148,12 @@ def test_every_claim_that_holds_somewhere_has_a_mutant(name, judged):
     assert claim.mutants or len(evidence.failures) == len(evidence.findings)
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+SAID_TO_HOLD = [name for name, (s, role, _) in CLAIMS.items() if role != "printed" or EXPECTED[s.id][0] != FAILS]
+
+
+@pytest.mark.parametrize("name", SAID_TO_HOLD)
 def test_a_search_finds_no_counterexample_to_what_is_said_to_hold(name):
     statement, role, claim = CLAIMS[name]
-    if role == "printed" and EXPECTED[statement.id][0] == FAILS:
-        pytest.skip("it does not hold")
     assumption = statement.assumption if role == "printed" else None
     box = claim.cases if claim.wider is None else claim.wider
     cases = st.fixed_dictionaries(
