@@ -2,13 +2,13 @@
 
 import argparse
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from iha_theory.cli import output
+from iha_theory.cli import output, train
 
 SLACK = 1e-4
 """Degrees: rounding of an angle."""
@@ -91,17 +91,16 @@ def _measure(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     for name, model in (("learned", trained), ("start", start)):
         assert isinstance(model, models.PositionOnly)
         found[name] = asdict(structure(model, problem, config))
-    kept = {name: record[name] for name in ("id", "attention", "heads", "pseudo_heads", "seed", "error", "floor")}
+    kept = {
+        name: record[name] for name in ("id", "config", "attention", "heads", "pseudo_heads", "seed", "error", "floor")
+    }
     return {"task": config.label} | kept | found
 
 
 def _table(found: Sequence[dict[str, Any]]) -> Any:
-    """Medians over the seeds for each task, layer and head count."""
-    points: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for r in found:
-        points[r["task"], r["attention"], r["heads"], r["pseudo_heads"]].append(r)
+    """Medians over the seeds for each task, layer, head count and setting."""
     rows = []
-    for (task, attention, heads, pseudo), group in points.items():
+    for (task, attention, heads, pseudo), group in train.points(found).items():
         values = [
             [r["error"] for r in group],
             [r["learned"]["gap"]["angle"] for r in group],

@@ -4,7 +4,6 @@ import argparse
 import os
 import statistics
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -120,23 +119,9 @@ class _Progress:
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Any:
-    """Median over the seeds for each layer, head count and setting; settings are told apart where there are several."""
-    from synthetic.training.config import TrainConfig
-
-    points: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for record in records:
-        label = TrainConfig(**record["config"]).label
-        points[label, record["attention"], record["heads"], record["pseudo_heads"]].append(record)
-    for (label, *rest), group in list(points.items()):
-        configs = [record["config"] for record in group]
-        varied = [n for n in configs[0] if n != "seed" and any(c[n] != configs[0][n] for c in configs)]
-        if varied:
-            del points[label, *rest]
-        for record in group if varied else ():
-            words = [label, *(f"{name}={record['config'][name]}" for name in varied)]
-            points[" ".join(words), *rest].append(record)
+    """Median over the seeds for each layer, head count and setting."""
     rows = []
-    for (label, attention, heads, pseudo), group in points.items():
+    for (label, attention, heads, pseudo), group in train.points(records).items():
         good = [r for r in group if r["outcome"] in ("finished", "stopped")]
         middle = {
             name: statistics.median(values) if (values := [r[name] for r in good if r[name] is not None]) else None

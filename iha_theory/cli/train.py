@@ -5,7 +5,8 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,25 @@ def describe(record: Mapping[str, Any]) -> str:
         if record[name] is not None:
             parts.append(f"{name.replace('_', ' ')} {record[name]:.5g}")
     return ", ".join(parts) + f" ({record['steps']} steps, {record['wall_s']:.1f} s)"
+
+
+def points(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int, int | None], list[Any]]:
+    """Records that differ in their seed only, by label, layer, H and P; labels tell settings apart where they differ."""
+    from synthetic.training.config import TrainConfig
+
+    found: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for record in records:
+        label = TrainConfig(**record["config"]).label
+        found[label, record["attention"], record["heads"], record["pseudo_heads"]].append(record)
+    for (label, *rest), group in list(found.items()):
+        configs = [record["config"] for record in group]
+        varied = [n for n in configs[0] if n != "seed" and any(c[n] != configs[0][n] for c in configs)]
+        if varied:
+            del found[label, *rest]
+        for record in group if varied else ():
+            words = [label, *(f"{name}={record['config'][name]}" for name in varied)]
+            found[" ".join(words), *rest].append(record)
+    return found  # type: ignore[return-value]
 
 
 class live:

@@ -36,3 +36,13 @@ def test_a_folder_without_such_runs_is_refused(call, tmp_path):
     code, _, err = call("learned", str(tmp_path))
     assert code == 2
     assert "holds no weights of finished position-only runs on a bank" in err
+
+
+def test_settings_are_not_pooled(call, tmp_path):
+    for lr in ("0.01", "0.02"):
+        run = ("polynomial", "--attention", "mha", "--heads", "2", "--lr", lr)
+        assert call("train", *run, *SMALL, "--out", str(tmp_path))[0] == 0
+    code, out, _ = call("learned", str(tmp_path))
+    assert code == 0
+    assert "lr=0.01" in out
+    assert "lr=0.02" in out
