@@ -1,14 +1,40 @@
 """Explicit weights in real layers, and the statements that they prove.
 
 - `construction`: what a construction is: a torch layer, and where each thing is in its output.
-- `polynomial`, `reduced`, `tiled`, `two_layer`, `approximate`, `product_fit`: the filter bank.
-- `cpm3`, `causal`, `histogram`, `mlp`: CPM-3, and its network behind the attention; filter banks under a causal mask.
-- `temperature`, `compact`: softmax in place of hard attention; positions in two numbers.
-- `convolution`, `state_space`, `inclusion`, `content` (folder): other targets; MHA in IHA; content in the queries.
-- `checks`, `measure`: a construction against an independent answer. `suite`: the checks that `iha-theory verify` runs.
-- `head_counts`, `exact_heads`, `approximate_heads`, `weight_files`: heads for a given graph, and files of weights.
-- `learned`: what trained layers are, beside the constructions.
-- `ledger`: every statement of the theory, with a verdict computed when asked.
+- `filter_bank`: [X, A X, ..., A^{k-1} X]. `cpm3`: counting pairs modulo M. `targets`: convolutions, state-space models,
+  MHA inside IHA, content in the queries.
+- `checks`: a construction against an independent answer; mutants; `oracles`, the answers.
+- `suite`: the checks that `iha-theory verify` runs. `ledger`: every statement, with a verdict computed when asked.
+- `heads`: heads and costs for a given graph, and files of weights. `learned`: what trained layers are.
 
-May import `synthetic` and `iha_theory`.
+`bank`, `workspace`, `network`, `convolution`, `state_space`, `fir` and `Construction` can be imported from here; they
+are loaded when they are used. May import `synthetic` and `iha_theory`.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from constructions.construction import Construction
+    from constructions.cpm3.workspace import network, workspace
+    from constructions.filter_bank.paper import bank
+    from constructions.targets.convolution import convolution
+    from constructions.targets.state_space import fir, state_space
+
+_PLACE = {
+    "Construction": "constructions.construction",
+    "bank": "constructions.filter_bank.paper",
+    "convolution": "constructions.targets.convolution",
+    "fir": "constructions.targets.state_space",
+    "network": "constructions.cpm3.workspace",
+    "state_space": "constructions.targets.state_space",
+    "workspace": "constructions.cpm3.workspace",
+}
+
+__all__ = ["Construction", "bank", "convolution", "fir", "network", "state_space", "workspace"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACE[name]), name)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.interleaved import Causality
-from iha_theory.position_only import with_positions
+from iha_theory.operators.weights import with_positions
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from typing import Any
 
 from sympy import QQ
 
-from constructions.cpm3 import shift, workspace
-from constructions.exact_heads import ExactTask
+from constructions.cpm3.workspace import shift, workspace
+from constructions.heads.exact import ExactTask
 from constructions.suite import bank, cpm3
 from figures import style
 from figures.style import Picture
 from iha_theory import exact
-from iha_theory.bounds import least_heads
-from iha_theory.certificates import refusal
-from iha_theory.exact_rank import power_rank
+from iha_theory.bounds.certificates import refusal
+from iha_theory.bounds.exact_rank import power_rank
+from iha_theory.bounds.heads import least_heads
 from synthetic.graphs import builtin
 
 GRAPH = "karate"

@@ -15,13 +15,13 @@ from typing import Any
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.approximate_heads import ApproximateTask, UnitPowers
-from constructions.head_counts import HeadCount
+from constructions.heads.approximate import ApproximateTask, UnitPowers
+from constructions.heads.count import HeadCount
 from figures import style
 from figures.style import Picture
 from iha_theory import exact
-from iha_theory.bounds import least_heads
-from iha_theory.exact_rank import power_rank
+from iha_theory.bounds.exact_rank import power_rank
+from iha_theory.bounds.heads import least_heads
 from synthetic.graphs import Graph, builtin, normalise
 
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16")

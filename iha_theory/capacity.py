@@ -26,9 +26,9 @@ from iha_theory.attention import (
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
-from iha_theory.attention.base import require_count
-from iha_theory.operators import position_only
-from iha_theory.schmidt_rank import CLEAR_GAP, Rank, rank
+from iha_theory.operators.numerical import position_only
+from iha_theory.operators.rank import CLEAR_GAP, Rank, rank
+from iha_theory.rounding import require_count
 
 Kind = Literal["mha", "mqa", "gqa", "talking-heads", "differential", "iha", "two-layer", "simplicial"]
 KINDS = get_args(Kind)
@@ -54,7 +54,7 @@ class Capacity:
         pattern: "softmax" or "linear"; None where it is not known.
         rank: measured.
         bound: proved for our layers and torch's; for a module of the user's MHA's H, to compare with.
-        gap: of the singular values, which decides the rank: see `iha_theory.schmidt_rank.Rank`.
+        gap: of the singular values, which decides the rank: see `iha_theory.operators.rank.Rank`.
     """
 
     layer: str
@@ -190,7 +190,8 @@ def measure(module: nn.Module, embed_dim: int, *, tokens: int, width: int | None
     """The rank of layer(query, key, X) at random normal positions, seeded.
 
     Args:
-        module: see `iha_theory.operators.position_only`. Its attribute `kdim`, if it has one, is the key's width.
+        module: see `iha_theory.operators.numerical.position_only`. Its attribute `kdim`, if it has one, is the key's
+            width.
         embed_dim: width of the query, and of the key without `kdim`.
         tokens: N, of queries and of keys. Positions are the same for both where their widths are.
         width: of the content; default as in `position_only`.

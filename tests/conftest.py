@@ -12,7 +12,7 @@ from jaxtyping import install_import_hook
 install_import_hook(["iha_theory", "synthetic", "constructions", "figures"], "beartype.beartype")
 torch.set_num_threads(2)
 
-from iha_theory.cli import main
+from iha_theory.cli.main import main
 
 
 @pytest.fixture

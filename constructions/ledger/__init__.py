@@ -13,27 +13,14 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from constructions.ledger import (
-    bank,
-    beyond,
-    bounds,
-    causal,
-    compute,
-    content,
-    costs,
-    counting,
-    definitions,
-    inclusion,
-    limits,
-    order,
-    precision,
-    rank,
-    reported,
-    start,
-    strictness,
-    structure,
-    workspace,
-)
+from constructions.ledger.attention import definitions, inclusion, start, strictness
+from constructions.ledger.bank import beyond, bounds, rank, structure
+from constructions.ledger.bank import paper as bank
+from constructions.ledger.content import exact as content
+from constructions.ledger.content import limits
+from constructions.ledger.costs import compute, reported
+from constructions.ledger.costs import parameters as costs
+from constructions.ledger.cpm3 import causal, counting, order, precision, workspace
 from constructions.ledger.statement import Judgement, Statement, Verdict, check, judge, refused
 
 __all__ = ["Judgement", "Statement", "Verdict", "check", "judge", "refused", "select", "statements"]

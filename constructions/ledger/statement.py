@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Literal
 
-from constructions.checks import strict
+from constructions.checks.result import strict
 
 Verdict = Literal["holds", "holds-under-assumptions", "construction-only", "does-not-hold-as-printed"]
 Case = dict[str, Any]

@@ -11,7 +11,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from constructions.checks import CheckResult
+from constructions.checks.mutants import Subject
+from constructions.checks.result import CheckResult
 from constructions.suite import (
     bank,
     better,
@@ -23,7 +24,6 @@ from constructions.suite import (
     inclusion,
     state_space,
 )
-from constructions.suite.mutants import Subject
 from synthetic.graphs import Graph, builtin
 
 GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm")

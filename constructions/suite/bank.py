@@ -10,13 +10,14 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks import CheckResult, exact_error, float64_error, gamma, layer_operations, least_root
+from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.result import CheckResult, exact_error, float64_error, layer_operations, least_root
 from constructions.construction import Construction
-from constructions.polynomial import WEIGHTS, Powers, bank, powers
-from constructions.suite.mutants import Subject, shift_block, swap_blocks
+from constructions.filter_bank.paper import WEIGHTS, Powers, bank, powers
 from iha_theory import exact
+from iha_theory.rounding import gamma
 from synthetic.graphs import Graph, builtin
-from synthetic.polynomial import power_blocks, power_blocks_float
+from synthetic.tasks.filter_bank import power_blocks, power_blocks_float
 
 WIDTH = 2
 """Content width of the checks: with 2, coordinates that leak into each other are seen."""

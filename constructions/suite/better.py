@@ -12,20 +12,21 @@ import torch
 from sympy import QQ
 from torch import Tensor
 
-from constructions import reduced, tiled, two_layer
-from constructions.checks import CheckResult, Tier, exact_error, gamma, relative_error, worse
+from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.operators import exact_gap, float64_gap, operations
+from constructions.checks.result import CheckResult, Tier, exact_error, relative_error
 from constructions.construction import Construction
-from constructions.cpm3 import shift
-from constructions.measure import exact_gap, float64_gap, operations
-from constructions.polynomial import Powers, powers
-from constructions.reduced import ReducedBank
+from constructions.cpm3.tiled import workspace as tiled_workspace
+from constructions.cpm3.workspace import shift
+from constructions.filter_bank import reduced, tiled, two_layer
+from constructions.filter_bank.paper import Powers, powers
+from constructions.filter_bank.reduced import ReducedBank
 from constructions.suite.bank import LARGEST_PRIME, WIDTH
-from constructions.suite.mutants import Subject, shift_block, swap_blocks
 from iha_theory import exact
 from iha_theory.attention import TwoLayerAttention
-from iha_theory.costs import ceil_sqrt
+from iha_theory.rounding import ceil_sqrt, gamma, worse
 from synthetic.graphs import builtin
-from synthetic.polynomial import power_blocks, power_blocks_float
+from synthetic.tasks.filter_bank import power_blocks, power_blocks_float
 
 TERMS = (4, 9, 16, 25, 36, 49, 64, 100)
 """k of the banks, and N of the workspace."""
@@ -78,7 +79,7 @@ def every_matrix(name: str, terms: int) -> CheckResult:
 
 def workspace(tokens: int) -> CheckResult:
     """The workspace of N tokens, over the rationals."""
-    construction = tiled.workspace(tokens)
+    construction = tiled_workspace(tokens)
     error = exact_error(construction, [shift(tokens, t) for t in range(tokens)])
     setting = {"n_max": tokens, "terms": tokens}
     compared = "operators over the rationals"
@@ -96,7 +97,7 @@ def float64_measure(name: str, construction: Construction, a: np.ndarray, terms:
 
 
 def float64_error(construction: Construction, targets: np.ndarray, majorants: np.ndarray) -> float:
-    """`constructions.measure.float64_gap`, and the same of self-attention on one normal X."""
+    """`constructions.checks.operators.float64_gap`, and the same of self-attention on one normal X."""
     x = torch.from_numpy(np.random.default_rng(0).standard_normal((1, targets.shape[1], construction.width)))
     target, scale = (
         torch.einsum("tij,bja->bita", torch.from_numpy(maps), y).flatten(2)
@@ -245,7 +246,7 @@ def _workspace(tokens: int) -> Subject:
     blocks = [shift(tokens, t) for t in range(tokens)]
     return Subject(
         f"tiled-workspace/N={tokens}/iha/exact",
-        build=lambda: tiled.workspace(tokens),
+        build=lambda: tiled_workspace(tokens),
         error=lambda construction: (exact_error(construction, blocks), 0.0),
         outputs=lambda construction: construction(x).detach(),
         layer=lambda construction: construction.layer,

@@ -7,14 +7,17 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions import causal, cpm3
-from constructions.checks import CheckResult, exact_error, float64_error, gamma, layer_operations, least_root
+from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.result import CheckResult, exact_error, float64_error, layer_operations, least_root
 from constructions.construction import Construction, count
-from constructions.polynomial import powers
-from constructions.suite.mutants import Subject, shift_block, swap_blocks
+from constructions.cpm3 import causal
+from constructions.cpm3 import workspace as cpm3
+from constructions.filter_bank.causal import bank as causal_bank
+from constructions.filter_bank.paper import powers
 from iha_theory import exact
 from iha_theory.attention.interleaved import Causality
-from synthetic.cpm3 import CountPairs, all_sequences
+from iha_theory.rounding import gamma
+from synthetic.tasks.count_pairs import CountPairs, all_sequences
 
 LAYERS = ("mha", "iha")
 N_MAX = range(1, 18)
@@ -46,7 +49,7 @@ def bank_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
     targets, majorants = (np.stack([np.linalg.matrix_power(m, t) for t in range(terms)]) for m in (a, np.abs(a)))
     for layer in LAYERS:
         for causality in causalities(layer):
-            construction = causal.bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality)
+            construction = causal_bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality)
             name = f"causal-bank/N={TOKENS}/k={terms}/{causality}/{layer}"
             common = {
                 "claim": f"{BANK}, {causality} causality",
@@ -141,7 +144,7 @@ def _bank(layer: str, causality: Causality) -> Subject:
     blocks = [exact.matrix(np.linalg.matrix_power(a, t), QQ) for t in range(terms)]
     return _subject(
         f"causal-bank/N={TOKENS}/k={terms}/{causality}/{layer}/exact",
-        lambda: causal.bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality),
+        lambda: causal_bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality),
         lambda construction: exact_error(construction, blocks),
         TOKENS,
     )

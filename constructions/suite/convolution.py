@@ -4,33 +4,30 @@ As operators: torch's conv2d of every basis input is the target, so equality hol
 on the operator Schmidt rank of that target (docs/results.md T2), with a certificate.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.checks import (
+from constructions.checks.bounds import bound_fields, certified
+from constructions.checks.mutants import Subject
+from constructions.checks.oracles.convolution import conv2d, exact_target, operator_array, responses
+from constructions.checks.result import (
     CheckResult,
-    Operator,
     Tier,
     exact_operator_error,
     float64_operator_error,
-    gamma,
     layer_operations,
 )
 from constructions.construction import Construction
-from constructions.convolution import PADDINGS, PRODUCTS, Padding, convolution
-from constructions.suite.mutants import Subject
+from constructions.filter_bank.products import PRODUCTS
+from constructions.targets.convolution import PADDINGS, Padding, convolution
 from iha_theory import exact
-from iha_theory.certificates import Certificate, bank_refusal
-from iha_theory.costs import ceil_sqrt
-from iha_theory.exact_rank import bank_rank
+from iha_theory.rounding import gamma
 
 SIZES = (3, 5, 7)
 GRID = (9, 7)
@@ -46,62 +43,6 @@ COMPARED: dict[Tier, str] = {
     "exact": "operators with conv2d's, over the rationals, at a random kernel",
     "float64": "operators with conv2d's, by entry",
 }
-
-
-def conv2d(kernel: Tensor, grid: tuple[int, int], padding: Padding) -> Operator:
-    """torch's conv2d on (batch, R C, d) content, tokens row-major."""
-    p = kernel.shape[-1] // 2
-    mode = {"circular": "circular", "zero": "constant"}[padding]
-
-    def apply(x: Tensor) -> Tensor:
-        images = x.transpose(1, 2).unflatten(2, grid)
-        return F.conv2d(F.pad(images, (p, p, p, p), mode=mode), kernel).flatten(2).transpose(1, 2)
-
-    return apply
-
-
-def operator_array(operator: Operator, tokens: int, width: int) -> np.ndarray:
-    """d out[i, o] / d X[j, a] as (N, D, N, d), from every basis input."""
-    basis = torch.eye(tokens * width, dtype=torch.float64).view(-1, tokens, width)
-    return operator(basis).unflatten(0, (tokens, width)).permute(2, 3, 0, 1).numpy()
-
-
-def exact_target(array: np.ndarray) -> list[list[DomainMatrix | None]]:
-    """`exact_operator_error`'s target from an operator's entries, (N, D, N, d), which must be exact."""
-    _, outputs, _, width = array.shape
-    return [[exact.matrix(array[:, o, :, a], QQ) for a in range(width)] for o in range(outputs)]
-
-
-def responses(array: np.ndarray, token: int) -> list[np.ndarray]:
-    """For each output o and content coordinate a the column d out[:, o] / d X[token, a], (N, 1)."""
-    _, outputs, _, width = array.shape
-    return [array[:, o, token, a][:, None] for o in range(outputs) for a in range(width)]
-
-
-def certified(columns: Sequence[Any]) -> Certificate | None:
-    """A certificate of the operator Schmidt rank from below, verified; None if all is 0.
-
-    The columns of one token j are the rows (i, j) of the operator's realignment, which have at most its rank.
-
-    Raises:
-        ValueError: the certificate does not prove what it claims.
-    """
-    certificate = bank_rank(columns).certificate
-    if certificate is not None and (reason := bank_refusal(certificate, columns)):
-        raise ValueError(f"the lower bound has no certificate: {reason}")
-    return certificate
-
-
-def lower_bound(layer: str, certificate: Certificate | None) -> int:
-    """The least heads of position-only attention: r for "mha", ceil(sqrt r) for "iha" (docs/results.md T1, T2)."""
-    rank = 1 if certificate is None else certificate.rank
-    return {"mha": rank, "iha": ceil_sqrt(rank)}[layer]
-
-
-def bound_fields(layer: str, certificate: Certificate | None) -> dict[str, Any]:
-    """The lower bound as fields of a check's setting."""
-    data = None if certificate is None else certificate.to_json()
-    return {"lower_bound_heads": lower_bound(layer, certificate), "certificate": data}
 
 
 def exact_measure(construction: Construction, target: list[list[DomainMatrix | None]]) -> tuple[float, float]:

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from sympy import QQ
 
-from constructions.checks import CheckResult, exact_error, least_root
+from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.result import CheckResult, exact_error, least_root
 from constructions.construction import Construction, count
-from constructions.cpm3 import WEIGHTS, CountPairsNetwork, network, shift, workspace
-from constructions.suite.mutants import Subject, shift_block, swap_blocks
+from constructions.cpm3.workspace import WEIGHTS, CountPairsNetwork, network, shift, workspace
 from iha_theory import exact
 from iha_theory.attention.base import AttentionLayer
-from synthetic.cpm3 import CountPairs, all_sequences
+from synthetic.tasks.count_pairs import CountPairs, all_sequences
 
 EXHAUSTIVE = 100_000
 """All M^N sequences are run where there are at most this many."""

@@ -10,13 +10,14 @@ from sympy import QQ, ring
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.checks import CheckResult, least_root
-from constructions.polynomial import WEIGHTS, bank, powers, transpose
+from constructions.checks.mutants import Subject
+from constructions.checks.result import CheckResult, least_root
+from constructions.filter_bank.paper import WEIGHTS, bank, powers, transpose
 from constructions.suite.bank import CLAIMS, LARGEST_PRIME, WIDTH, evaluated
-from constructions.suite.mutants import Subject
 from iha_theory import exact
-from iha_theory.position_only import PositionWeights, columns, to_layer, with_positions
-from synthetic.polynomial import power_blocks
+from iha_theory.operators.exact import columns
+from iha_theory.operators.weights import PositionWeights, to_layer, with_positions
+from synthetic.tasks.filter_bank import power_blocks
 
 
 def symbolic_matrix(size: int) -> DomainMatrix:

@@ -13,19 +13,20 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions import approximate, reduced
-from constructions.checks import CheckResult, Tier, gamma
+from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.operators import exact_gap, operations
+from constructions.checks.result import CheckResult, Tier
 from constructions.construction import Construction
-from constructions.measure import exact_gap, operations
-from constructions.reduced import ReducedBank
+from constructions.filter_bank import approximate, reduced
+from constructions.filter_bank.reduced import ReducedBank
 from constructions.suite.bank import WIDTH, largest_difference
 from constructions.suite.better import float64_error
-from constructions.suite.mutants import Subject, shift_block, swap_blocks
 from iha_theory import exact
-from iha_theory.bounds import least_heads, least_rank, spectrum
+from iha_theory.bounds.heads import least_heads, least_rank, spectrum
 from iha_theory.capacity import Kind
+from iha_theory.rounding import gamma
 from synthetic.graphs import builtin, normalise
-from synthetic.polynomial import power_blocks, power_blocks_float
+from synthetic.tasks.filter_bank import power_blocks, power_blocks_float
 
 CASES = (
     ("petersen", "none", 9),

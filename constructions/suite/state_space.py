@@ -1,37 +1,28 @@
 """Checks of state-space models and FIR filters against simulations, their lower bounds, and their mutants.
 
-The targets are those of `constructions.suite.simulation`; the lower bounds are on their operator Schmidt rank
+The targets are those of `constructions.checks.oracles.filters`; the lower bounds are on their operator Schmidt rank
 (docs/results.md T2), with certificates.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from sympy import QQ
-from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks import CheckResult, Tier, exact_operator_error
+from constructions.checks.bounds import bound_fields, certificate_of, certified, responses
+from constructions.checks.mutants import Subject
+from constructions.checks.oracles.filters import exact_target
+from constructions.checks.result import CheckResult, Tier, exact_operator_error
+from constructions.checks.state_space import fir_measure, float64_measure
 from constructions.construction import Construction
-from constructions.convolution import PRODUCTS
-from constructions.state_space import RationalFilter, StateSpace, fir, rational_filter, system, transfer
-from constructions.suite.convolution import READOUT_DAMAGES, bound_fields, certified, rolled
-from constructions.suite.mutants import Subject
-from constructions.suite.simulation import (
-    PRIME,
-    WIDTH,
-    exact_target,
-    fir_measure,
-    float64_measure,
-    impulse_response,
-    integers,
-    repeated,
-    stable,
-)
+from constructions.filter_bank.products import PRODUCTS
+from constructions.suite.convolution import READOUT_DAMAGES, rolled
+from constructions.targets.state_space import RationalFilter, fir, rational_filter, transfer
 from iha_theory import exact
-from iha_theory.certificates import Certificate
+from synthetic.systems import PRIME, WIDTH, StateSpace, impulse_response, integers, repeated, stable
 
 ORDERS = (4, 9, 16)
 RATIONAL_TOKENS = 20
@@ -55,25 +46,6 @@ FIR = {
     "mha": "MHA with k heads represents a causal FIR filter of k taps",
     "iha": "IHA with ceil(sqrt k) heads represents a causal FIR filter of k taps",
 }
-
-
-def certificate_of(model: StateSpace, tokens: int) -> Certificate | None:
-    """A verified certificate of the operator Schmidt rank, from the response to the first token."""
-    return certified(responses(impulse_response(rational(model), min(tokens, 2 * model.a.shape[0]))))
-
-
-def responses(taps: Sequence[DomainMatrix]) -> list[DomainMatrix]:
-    """For each output o and input coordinate a the column h_0[o,a], h_1[o,a], ..."""
-    rows = [tap.to_list_flat() for tap in taps]
-    return [DomainMatrix([[x] for x in entry], (len(rows), 1), QQ) for entry in zip(*rows, strict=True)]
-
-
-def rational(model: StateSpace) -> StateSpace:
-    """The model over the rationals: residues modulo a prime stand for the integers that represent them."""
-    if model.a.domain == QQ:
-        return model
-    parts = (model.a, model.b, model.c, model.feedthrough)
-    return system(*(None if m is None else [[int(x) for x in row] for row in m.to_list()] for m in parts))
 
 
 def checks(order: int, exact_only: bool = False) -> Iterator[CheckResult]:

@@ -10,15 +10,9 @@ from torch import Tensor, nn
 from iha_theory.attention.masks import allowed_pairs
 from iha_theory.attention.patterns import PATTERNS, Pattern, default_scale
 from iha_theory.attention.rotary import rotate
+from iha_theory.rounding import require_count
 
 Rotary = Literal["token", "virtual"] | bool | None
-
-
-def require_count(name: str, value: int) -> int:
-    """The value, if it is an integer of at least 1; a ValueError that names it otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-    return value
 
 
 class AttentionLayer(nn.Module):

@@ -4,8 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from iha_theory.attention.base import AttentionLayer, require_count
+from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import attend
+from iha_theory.rounding import require_count
 
 
 class GroupedQueryAttention(AttentionLayer):

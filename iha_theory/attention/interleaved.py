@@ -6,10 +6,11 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from iha_theory.attention.base import AttentionLayer, Rotary, require_count
+from iha_theory.attention.base import AttentionLayer, Rotary
 from iha_theory.attention.multihead import MultiHeadAttention
 from iha_theory.attention.patterns import attend
 from iha_theory.attention.rotary import rotate
+from iha_theory.rounding import require_count
 
 Collapse = Literal["global", "per_head"]
 Causality = Literal["token", "virtual"]
@@ -212,6 +213,8 @@ class InterleavedHeadAttention(AttentionLayer):
         noise: float = NOISE,
     ) -> "InterleavedHeadAttention":
         """An IHA that equals a trained MHA, and whose pseudo-heads training can tell apart (see `reset_mixing`).
+
+        With the hard pattern only where the scores of equal keys are computed exactly: copies of a key have to tie.
 
         Args:
             layer: the MHA, ours or torch's; its weights are copied.

@@ -2,6 +2,6 @@
 
 import sys
 
-from iha_theory.cli import main
+from iha_theory.cli.main import main
 
 sys.exit(main())

@@ -49,7 +49,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to a parser's subcommands."""
     parser = commands.add_parser(
         "capacity",
-        help="measure what attention layers can do at most, against the proved bounds",
         description="Measures the operator Schmidt rank of attention layers and compares it with its upper bound.",
         epilog=EPILOG,
     )

@@ -5,12 +5,7 @@
 - `crossovers`: where IHA is cheaper than MHA, exactly.
 """
 
-from iha_theory.costs.formulas import (
-    bank_parameters,
-    ceil_sqrt,
-    mixing_parameters,
-    pair_count_parameters,
-    workspace_parameters,
-)
+from iha_theory.costs.formulas import bank_parameters, mixing_parameters, pair_count_parameters, workspace_parameters
+from iha_theory.rounding import ceil_sqrt
 
 __all__ = ["bank_parameters", "ceil_sqrt", "mixing_parameters", "pair_count_parameters", "workspace_parameters"]

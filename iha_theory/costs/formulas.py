@@ -12,24 +12,18 @@ Source: App. B.2 and B.3; for CPM-3 the paper's counts differ (ledger E2, P-cpm3
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isqrt
 from typing import Any, Literal
 
 import numpy as np
 import sympy
+
+from iha_theory.rounding import ceil_sqrt
 
 Number = Any
 """An integer, a sympy expression, or an array of numbers."""
 
 LAYERS = ("mha", "iha", "iha-tiled", "mha-two-layer")
 """MHA; IHA as in the paper, P = H; IHA with about sqrt(H) pseudo-heads (docs/results.md T6); two MHA layers (T7)."""
-
-
-def ceil_sqrt(n: Number) -> Number:
-    """The least H with H^2 >= n, for an n >= 1 or an array of them below 2^52."""
-    if not isinstance(n, np.ndarray):
-        return isqrt(n - 1) + 1
-    return (np.floor(np.sqrt(n - 1)) + 1).astype(n.dtype)  # exact: below 2^52 no square root rounds up to an integer
 
 
 @dataclass(frozen=True)
@@ -147,7 +141,7 @@ def pseudo_heads_of(layer: str, terms: Number) -> Number | None:
 
 
 def tiled_pseudo_heads(terms: int) -> int:
-    """P of the tiled IHA for k terms: `constructions.tiled.tiling`'s least side, without making the tiles.
+    """P of the tiled IHA for k terms: `constructions.filter_bank.tiled.tiling`'s least side, without making the tiles.
 
     The least P with ceil(rows / P) ceil(H / P) <= H, rows = ceil(k / H) (docs/results.md T6); for H = 3 and 7 tiles
     that overlap do with ceil(sqrt H).

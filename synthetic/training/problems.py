@@ -16,13 +16,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from iha_theory import bounds
+from iha_theory.bounds import heads as bounds
+from iha_theory.bounds.content import content_floor
 from iha_theory.capacity import capacity_bound
-from iha_theory.content_bounds import content_floor
-from iha_theory.operators import EPS, position_only, realignment
-from synthetic.cpm3 import CountPairs
+from iha_theory.operators.numerical import EPS, position_only, realignment
 from synthetic.graphs import builtin, load, normalise
-from synthetic.polynomial import PolynomialBank
+from synthetic.tasks.count_pairs import CountPairs
+from synthetic.tasks.filter_bank import PolynomialBank
 from synthetic.training.config import TrainConfig
 from synthetic.training.streams import Samples
 

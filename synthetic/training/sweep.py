@@ -14,7 +14,7 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from iha_theory.bounds import least_heads
+from iha_theory.bounds.heads import least_heads
 from synthetic.training import records
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train

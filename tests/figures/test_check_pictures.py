@@ -8,8 +8,8 @@ import matplotlib
 import pytest
 
 from figures import costs, heads, spectra, style
-from iha_theory.costs import ceil_sqrt
 from iha_theory.costs.formulas import LAYERS, cost
+from iha_theory.rounding import ceil_sqrt
 from synthetic.graphs import builtin
 
 DOCS = Path(__file__).parents[2] / "docs"

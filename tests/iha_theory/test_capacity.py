@@ -20,10 +20,10 @@ from iha_theory.attention import (
     TwoSimplicialAttention,
 )
 from iha_theory.capacity import Capacity, capacity_bound, measure, measure_module, table
-from iha_theory.cli import Parser
 from iha_theory.cli import capacity as command
-from iha_theory.operators import position_only
-from iha_theory.schmidt_rank import rank
+from iha_theory.cli.main import Parser
+from iha_theory.operators.numerical import position_only
+from iha_theory.operators.rank import rank
 
 SIZES: dict[str, Any] = {"vdim": 5, "head_dim": 4, "value_head_dim": 3, "dtype": torch.float64}
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from constructions.construction import count
-from constructions.tiled import tiling
+from constructions.filter_bank.tiled import tiling
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.attention.patterns import PATTERNS, attend
 from iha_theory.costs import ceil_sqrt, mixing_parameters, pair_count_parameters

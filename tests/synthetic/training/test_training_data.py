@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from iha_theory.bounds import spectrum, unit_norm
-from synthetic.cpm3 import CountPairs
+from iha_theory.bounds.heads import spectrum, unit_norm
 from synthetic.graphs import builtin, normalise
+from synthetic.tasks.count_pairs import CountPairs
 from synthetic.training import data, models, problems
 from synthetic.training.config import DEFAULTS, TASKS, TrainConfig
 from synthetic.training.problems import SPLITS, split_of

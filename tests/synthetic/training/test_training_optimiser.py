@@ -43,7 +43,8 @@ def test_equals_torch_bit_for_bit(dtype: torch.dtype) -> None:
 def test_training_imports_nothing_that_takes_seconds() -> None:
     """torch._dynamo, sympy, networkx and scipy were 60% of the time to the first loss of a small run."""
     code = (
-        "import sys; from iha_theory.cli import main; main(['train', 'polynomial', '--heads', '2', '--steps', '2']);"
+        "import sys; from iha_theory.cli.main import main;"
+        "main(['train', 'polynomial', '--heads', '2', '--steps', '2']);"
         "print(sorted({'torch._dynamo', 'sympy', 'networkx', 'scipy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

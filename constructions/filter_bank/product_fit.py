@@ -1,0 +1,150 @@
+"""Polynomials of A whose products are near a bank of powers: heads of d_k = N at a tolerance (docs/results.md T4).
+
+    T_t ~ sum_{a,b} c[a,b,t] p_a(A) q_b(A),      a, b < H.
+
+p_a = sum_i P[a,i] T_i, q_b likewise, in Chebyshev polynomials T_i of A / |A|_2, i <= m;
+T_i T_j = (T_{i+j} + T_{|i-j|}) / 2. A QR decomposition of the N^2 x (2 m + 1) matrix of all T_i(A / |A|_2) gives
+orthonormal coordinates, in which everything has sizes independent of N. For given P and Q the best coefficients are
+least squares, so the error is a function of P and Q only (variable projection), which L-BFGS makes small. It starts
+from p_a = T_{aH}, q_b = T_b, whose products span all polynomials of degree below H^2: exact if H^2 >= k.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from iha_theory.bounds.heads import least_rank, spectrum
+from iha_theory.rounding import ceil_sqrt
+
+RIDGE = 1e-11
+"""Weight of the coefficients' size in the least squares of `fit`, where products have norm 1: without it the
+coefficients, and the gradient, have no limit where products become dependent."""
+MARGIN = 0.99
+"""`fit` stops at this fraction of the tolerance: the rest is for rounding."""
+ROUNDS, STEPS = 40, 25
+"""L-BFGS steps: at most ROUNDS times STEPS."""
+
+
+@dataclass(frozen=True)
+class Products:
+    """T_t ~ sum_{a,b} coefficients[a, b, t] outer[a] inner[b].
+
+    outer, inner: (H, N, N). coefficients: (H, H, k). error: relative, as fitted.
+    """
+
+    outer: Float[Tensor, "H N N"]
+    inner: Float[Tensor, "H N N"]
+    coefficients: Float[Tensor, "H H k"]
+    error: float
+
+
+def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, tolerance: float, seed: int = 0) -> Products:
+    """Products of polynomials of A near the bank; see the module docstring.
+
+    Args:
+        a: A.
+        bank: k matrices in the span of the first k powers of A.
+        heads: H.
+        tolerance: where to stop.
+        seed: of a small step away from the starting point.
+    """
+    degree = max(len(bank) // 2, (heads - 1) * heads)
+    chebyshev = chebyshev_maps(a, 2 * degree)
+    orthonormal, coordinates = torch.linalg.qr(chebyshev.flatten(1).T)
+    target = orthonormal.T @ bank.flatten(1).T
+    ridge = RIDGE * torch.eye(heads**2, dtype=torch.float64)
+    wanted = torch.cat((target, target.new_zeros(heads**2, len(bank))))
+
+    def system(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
+        """The least squares' matrix, of products scaled to norm 1, and their norms."""
+        columns = coordinates @ times(p, q).flatten(0, 1).T
+        norms = columns.norm(dim=0).clamp_min(torch.finfo(columns.dtype).tiny)
+        return torch.cat((columns / norms, ridge)), norms
+
+    def misfit(p: Tensor, q: Tensor) -> Tensor:
+        span = torch.linalg.qr(system(p, q)[0]).Q
+        return (wanted - span @ (span.T @ wanted)).norm() / target.norm()
+
+    p, q = (torch.zeros(heads, degree + 1, dtype=torch.float64) for _ in range(2))
+    for h in range(heads):
+        p[h, h * heads], q[h, h] = 1, 1
+    if float(misfit(p, q)) > MARGIN * tolerance:
+        generator = torch.Generator().manual_seed(seed)
+        p, q = (x + 1e-3 * torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in (p, q))
+        p, q = _descend(misfit, p, q, MARGIN * tolerance)
+    matrix, norms = system(p, q)
+    solution = torch.linalg.lstsq(matrix, wanted).solution
+    lower = chebyshev[: degree + 1]
+    return Products(
+        outer=torch.einsum("ai,ijk->ajk", p, lower),
+        inner=torch.einsum("ai,ijk->ajk", q, lower),
+        coefficients=(solution / norms[:, None]).unflatten(0, (heads, heads)),
+        error=float((matrix @ solution - wanted)[: len(target)].norm() / target.norm()),
+    )
+
+
+def fit_within(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], tolerance: float) -> Products:
+    """`fit` with the fewest heads that meet the tolerance, from ceil(sqrt R) on, which is the least (docs/results.md
+    T4).
+
+    Raises:
+        ValueError: a tolerance that float64 does not meet, with H^2 >= k heads either.
+    """
+    heads = ceil_sqrt(max(1, least_rank(spectrum(bank), tolerance)))
+    while True:
+        found = fit(a, bank, heads, tolerance)
+        if found.error <= tolerance:
+            return found
+        if heads**2 >= len(bank):
+            raise ValueError(
+                f"a relative error of {tolerance:.2g} is below rounding here: {found.error:.2g} is reached"
+            )
+        heads += 1
+
+
+def _descend(misfit: Callable[[Tensor, Tensor], Tensor], p: Tensor, q: Tensor, goal: float) -> tuple[Tensor, Tensor]:
+    """L-BFGS on the squared misfit until it meets the goal, stops getting better, or steps run out."""
+    p, q = p.clone().requires_grad_(), q.clone().requires_grad_()
+    optimiser = torch.optim.LBFGS(
+        [p, q], max_iter=STEPS, history_size=30, line_search_fn="strong_wolfe", tolerance_grad=0, tolerance_change=0
+    )
+
+    def closure() -> Tensor:
+        optimiser.zero_grad()
+        loss = misfit(p, q) ** 2
+        loss.backward()
+        return loss
+
+    before = math.inf
+    for _ in range(ROUNDS):
+        optimiser.step(closure)
+        with torch.no_grad():
+            now = float(misfit(p, q))
+        if now <= goal or not now < before * (1 - 1e-4):
+            break
+        before = now
+    return p.detach(), q.detach()
+
+
+def chebyshev_maps(a: Float[Tensor, "N N"], degree: int) -> Float[Tensor, "n N N"]:
+    """T_0, ..., T_degree of A / |A|_2."""
+    norm = float(torch.linalg.matrix_norm(a, 2))
+    unit = a / norm if norm else a
+    maps = [torch.eye(len(a), dtype=torch.float64), unit]
+    while len(maps) <= degree:
+        maps.append(2 * unit @ maps[-1] - maps[-2])
+    return torch.stack(maps[: degree + 1])
+
+
+def times(p: Float[Tensor, "H n"], q: Float[Tensor, "G n"]) -> Float[Tensor, "H G m"]:
+    """p_a q_b for polynomials in the Chebyshev basis, m = 2 n - 1: T_i T_j = (T_{i+j} + T_{|i-j|}) / 2."""
+    n = p.shape[1]
+    outer = torch.einsum("ai,bj->abij", p, q).flatten(2) / 2
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    product = outer.new_zeros(*outer.shape[:2], 2 * n - 1)
+    product = product.index_add(2, (i + j).flatten(), outer)
+    return product.index_add(2, (i - j).abs().flatten(), outer)

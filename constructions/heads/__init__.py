@@ -1,0 +1,5 @@
+"""Heads for a given graph: bounds beside weights that have them.
+
+- `count`: a row of the table, and what makes rows. `exact`, `approximate`: at tolerance 0 and above.
+- `files`: files of weights. `costs`: parameters and FLOPs, counted. `command`, `costs_command`: `heads` and `costs`.
+"""

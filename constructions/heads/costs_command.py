@@ -1,0 +1,181 @@
+"""`iha-theory costs`: parameters and FLOPs, formula and counted, and where IHA needs fewer."""
+
+import argparse
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from iha_theory.cli import output
+
+if TYPE_CHECKING:  # torch takes seconds to import: only when counting
+    from constructions.heads.costs import LayerCost
+    from iha_theory.costs.crossovers import Crossover
+
+TASKS = ("bank", "cpm3")
+BANK_TOKENS, BANK_TERMS, CPM3_TOKENS = (34,), (4, 9, 16, 25), (4, 9, 16, 25)
+
+EPILOG = """\
+layers, each with the explicit weights of the task:
+  mha            one layer, k heads (cpm3: N)
+  iha            the paper's: H = ceil(sqrt k) heads, P = H pseudo-heads
+  iha-tiled      H = ceil(sqrt k) heads, P about sqrt(H)
+  mha-two-layer  two layers of MHA, H = ceil(sqrt k) heads each
+
+the table:
+  cpm3 has the attention that writes the workspace, and the total with the MLP that counts the N^2 pairs.
+  parameters, FLOPs: the formula, then what the built layer has and spends; "paper": its printed parameters.
+  FLOPs are the multiplications and additions in products of matrices, of one sequence; masks save none.
+  N tokens, d width of the content, k terms, H heads, P pseudo-heads, maps H P^2: tokens by tokens.
+
+crossovers:
+  Sizes from 1 to 10^6 are all compared, exactly. "Never" is a proof for all sizes where it says so. k may
+  be larger than N; in the end the paper's 4 H^3 mixing parameters outgrow the saving.
+
+examples:
+  iha-theory costs                                     both tasks, well under a minute
+  iha-theory costs --task bank --tokens 128 --width 8 --terms 16 64
+  iha-theory costs --task cpm3 --tokens 9 17 --json costs.json
+
+exit codes: 0 every formula equals the count, 1 not, 2 bad usage.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser's subcommands."""
+    parser = commands.add_parser(
+        "costs",
+        description="Parameters and FLOPs of the constructions: closed forms beside what the built torch layers have\n"
+        "and spend, and the sizes from which on a layer needs fewer than one-layer MHA.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("--task", nargs="+", choices=TASKS, default=TASKS, help="default: both")
+    parser.add_argument("--tokens", nargs="+", type=int, metavar="N", help="default: bank 34, cpm3 4 9 16 25")
+    parser.add_argument("--width", type=int, metavar="D", help="bank: the content's width d; default 1")
+    parser.add_argument("--terms", nargs="+", type=int, metavar="K", help="bank: blocks k; default 4 9 16 25")
+    parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Counts, compares, and searches the crossovers."""
+    import sympy
+
+    from constructions.cpm3.build import require_buildable
+    from constructions.heads.costs import layer_costs
+    from iha_theory.costs.formulas import LAYERS, symbolic
+
+    tasks = list(dict.fromkeys(arguments.task))
+    for name in ("tokens", "width", "terms"):
+        values = getattr(arguments, name)
+        least = min(values) if isinstance(values, list) else values
+        if least is not None and least < 1:
+            raise ValueError(f"--{name} takes integers of at least 1, got {least}")
+        if values is not None and name != "tokens" and "bank" not in tasks:
+            raise ValueError(f"--{name} is for the bank: leave it out, or add bank to --task")
+    width = 1 if arguments.width is None else arguments.width
+    terms = list(dict.fromkeys(arguments.terms or BANK_TERMS))
+    bank_tokens = list(dict.fromkeys(arguments.tokens or BANK_TOKENS))
+    cpm3_tokens = list(dict.fromkeys(arguments.tokens or CPM3_TOKENS))
+    sizes: list[tuple[Any, int, int, int]] = []
+    if "bank" in tasks:
+        sizes += [("bank", n, width, k) for n in bank_tokens for k in terms]
+    if "cpm3" in tasks:
+        sizes += [("cpm3", n, 1, n) for n in cpm3_tokens]
+    steps = [(f"{task} N = {n}, {layer}", (task, layer, n, d, k)) for task, n, d, k in sizes for layer in LAYERS]
+    for _, size in steps:
+        require_buildable(*size)
+    rows: list[LayerCost] = []
+    crossovers: list[Crossover] = []
+    formulas = [
+        {
+            "layer": layer,
+            "parameters": str(sympy.factor(sum(s.parameters for s in symbolic(layer)))),
+            "flops": str(sympy.factor(sum(s.flops for s in symbolic(layer)))),
+        }
+        for layer in LAYERS
+    ]
+
+    def fields() -> dict[str, Any]:
+        found = {"costs": [row.to_json() for row in rows], "crossovers": [asdict(c) for c in crossovers]}
+        return {**found, "formulas": formulas}
+
+    started = time.monotonic()
+    with output.kept(arguments.json, "costs", fields):
+        for size in output.progress(steps, "costs"):
+            rows += layer_costs(*size)
+        searches = [(f"crossovers of {layer}", layer) for layer in LAYERS if layer != "mha"]
+        for layer in output.progress(searches, "costs"):
+            crossovers += _crossovers(layer, tasks, bank_tokens, width, terms)
+    out = output.console(arguments.json)
+    out.print(_table(rows))
+    out.print("\nParameters of the attention, H = ceil(sqrt k); for CPM-3 d = 1 and k = N (FLOPs: --json):")
+    for formula in formulas:
+        out.print(f"  {formula['layer']:14}{formula['parameters']}", soft_wrap=True)
+    out.print("\nFewer than one-layer MHA, sizes 1 to 10^6:")
+    for c in crossovers:
+        out.print(f"  {_sentence(c)}", soft_wrap=True)
+    failed = [row for row in rows if not row.agrees]
+    for row in failed:
+        out.print(
+            f"DIFFERS {row.task} {row.layer} {row.part}, N = {row.tokens}, d = {row.width}, k = {row.size}: parameters"
+            f" {row.parameters_formula}, counted {row.parameters_counted}; FLOPs {row.flops_formula}, counted"
+            f" {row.flops}",
+            soft_wrap=True,
+        )
+    seconds = time.monotonic() - started
+    out.print(
+        f"\n{len(failed)} of {len(rows)} rows DIFFER from their formulas ({seconds:.0f} s)"
+        if failed
+        else f"\nAll {len(rows)} rows have the parameters and FLOPs of their formulas ({seconds:.0f} s).",
+        soft_wrap=True,
+    )
+    return 1 if failed else 0
+
+
+def _crossovers(layer: str, tasks: list[str], tokens: list[int], width: int, terms: list[int]) -> "list[Crossover]":
+    """Of one layer: along k for every N, along N for every k, and CPM-3's along N."""
+    from iha_theory.costs.crossovers import bank_crossover, cpm3_crossover
+
+    found = []
+    for quantity in ("parameters", "flops"):
+        if "bank" in tasks:
+            found += [bank_crossover(layer, quantity, width=width, tokens=n) for n in tokens]
+            found += [bank_crossover(layer, quantity, width=width, terms=k) for k in terms]
+        if "cpm3" in tasks:
+            found += [cpm3_crossover(layer, quantity, mlp=mlp) for mlp in (False, True)]
+    return found
+
+
+def _table(rows: "list[LayerCost]") -> Any:
+    names = ("task", "layer", "N", "d", "k", "H", "P", "maps", "parameters", "counted", "paper", "FLOPs", "counted", "")
+    lines = [
+        (
+            f"{row.task} {row.part}" if row.task == "cpm3" else row.task,
+            row.layer,
+            *map(str, (row.tokens, row.width, row.size, row.heads, row.pseudo_heads, row.attention_maps)),
+            str(row.parameters_formula),
+            str(row.parameters_counted),
+            "" if row.parameters_paper is None else str(row.parameters_paper),
+            str(row.flops_formula),
+            str(row.flops),
+            "equal" if row.agrees else "DIFFERS",
+        )
+        for row in rows
+    ]
+    return output.table([(name, 1 < i < 13) for i, name in enumerate(names)], lines)
+
+
+def _sentence(c: "Crossover") -> str:
+    size = "k" if c.along == "terms" else "N"
+    fixed = (
+        "" if c.task == "cpm3" else f" d = {c.width}, " + (f"N = {c.tokens}" if c.terms is None else f"k = {c.terms}")
+    )
+    what = "FLOPs" if c.quantity == "flops" else c.quantity
+    part = "" if c.task == "bank" else (" total" if c.mlp else " attention")
+    label = f"{c.layer}, {c.task}{part}{fixed}, {what}:"
+    if c.first is None:
+        return f"{label} never ({'proved for all sizes' if c.proved else f'{size} up to {c.searched}'})"
+    gaps = f"first at {size} = {c.first}, " if c.first != c.run_from else ""
+    end = "on" if c.run_to == c.searched else f"to {c.run_to}"
+    last = f", last at {c.last}" if c.last != c.run_to else ""
+    return f"{label} {gaps}from {size} = {c.run_from} {end}{last}"

@@ -1,0 +1,194 @@
+"""Heads for the filter bank of a graph, exactly (docs/results.md T2). A task as `constructions.heads.count` has it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from math import lcm
+
+import numpy as np
+import torch
+from sympy import QQ
+from sympy.polys.matrices import DomainMatrix
+
+from constructions.checks.operators import exact_gap, float64_gap, operations, require_blocks
+from constructions.construction import Construction
+from constructions.filter_bank import paper as polynomial
+from constructions.filter_bank import reduced, tiled, two_layer
+from constructions.filter_bank.reduced import ReducedBank
+from constructions.heads.count import KINDS, HeadCount, Verdict
+from iha_theory import exact
+from iha_theory.bounds.certificates import refusal
+from iha_theory.bounds.exact_rank import ExactRank, power_rank
+from iha_theory.bounds.heads import least_heads
+from iha_theory.rounding import ceil_sqrt, gamma
+from synthetic.graphs import Graph
+from synthetic.tasks.filter_bank import power_blocks
+
+EXACT_LAYERS = reduced.LAYERS
+"""Not "iha-wide": with wide heads nothing is gained where the powers are exact."""
+EXACT_NODES = 256
+"""Layers of larger graphs are measured in float64, on PROBES normal contents: to read the weights of all layers exactly
+would take a minute. The rank and its certificate are exact for all."""
+PROBES = 16
+PRIME_NODES = 1000
+"""Nodes times primes, beyond which layers whose weights float64 cannot hold are measured in float64, for the same
+reason. Floats make many primes: the denominators of A^t are those of A to the power t."""
+
+
+@dataclass(frozen=True)
+class ExactTask:
+    """[X, A X, ..., A^{k-1} X], exactly.
+
+    Args:
+        graph: A is its adjacency matrix, (N, N), as it is; floats count as the numbers that they hold.
+        terms: k.
+        width: of the content, d.
+    """
+
+    graph: Graph
+    terms: int
+    width: int = 1
+    tolerance: float = field(default=0.0, init=False)
+
+    @cached_property
+    def a(self) -> DomainMatrix:
+        """A over the rationals."""
+        return exact.matrix(self.graph.adjacency, QQ)
+
+    @cached_property
+    def blocks(self) -> list[DomainMatrix]:
+        """A^t over the rationals, t < k: what the layers are compared with."""
+        return list(power_blocks(self.a, self.terms))
+
+    @cached_property
+    def rank(self) -> ExactRank:
+        """dim span{I, A, ..., A^{k-1}}, with a certificate."""
+        return power_rank(self.a, self.terms)
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why the certificate proves nothing; None if it proves the rank."""
+        assert self.rank.certificate is not None
+        return refusal(self.rank.certificate, self.graph.adjacency, self.terms)
+
+    @cached_property
+    def bank(self) -> ReducedBank:
+        """A and the coefficients of its powers in the first r."""
+        return reduced.reduce(self.a, self.terms)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """See `Task`."""
+        return EXACT_LAYERS
+
+    def count(self, layer: str) -> HeadCount:
+        """See `Task`."""
+        lower = least_heads(KINDS[layer], self.rank.rank)
+        return HeadCount(layer, 0.0, lower, self.rank.certificate, *self._measured(layer), self.refusal)
+
+    def _measured(self, layer: str) -> tuple[Construction, Verdict]:
+        nodes = len(self.graph.nodes)
+        if nodes <= EXACT_NODES:
+            try:
+                construction = self._build(layer, self.bank)
+                error = exact_gap(construction, self.blocks)
+                return construction, Verdict("exact", error, 0.0)
+            except OverflowError:
+                primes = list(exact.primes_beyond(self._largest_difference()))
+            if nodes * len(primes) <= PRIME_NODES:
+                return self._modulo_primes(layer, primes)
+        construction = self._rounded(layer)
+        return construction, self._in_float64(layer, construction)
+
+    def writable(self, layer: str) -> Construction:
+        """See `Task`."""
+        try:
+            return self._build(layer, self.bank)
+        except OverflowError:
+            return self._rounded(layer)
+
+    def judge(self, layer: str, construction: Construction) -> Verdict:
+        """See `Task`. Exactly, unless the graph is large or float64 cannot hold the weights of such a layer."""
+        require_blocks(construction, self.terms)
+        if len(self.graph.nodes) <= EXACT_NODES:
+            error = exact_gap(construction, self.blocks)
+            if error == 0 or self._representable(layer):
+                return Verdict("exact", error, 0.0)
+        return self._in_float64(layer, construction)
+
+    def _representable(self, layer: str) -> bool:
+        try:
+            self._build(layer, self.bank)
+        except OverflowError:
+            return False
+        return True
+
+    def _build(self, layer: str, bank: ReducedBank, rounded: bool = False) -> Construction:
+        """The least heads; an output projection only where the powers are dependent, or where it saves maps."""
+        heads = ceil_sqrt(self.terms)
+        sizes = (-(-self.terms // heads), heads, heads)
+        sides = [max(tile.side for tile in tiled.tiling(*sizes, projected=p)) for p in (False, True)]
+        if bank.rank < self.terms or (layer == "iha-tiled" and sides[1] < sides[0]):
+            return reduced.bank(layer, bank, self.width, rounded=rounded)
+        power = self._rounded_power if rounded else polynomial.powers(bank.matrix)
+        if layer == "iha-tiled":
+            return tiled.bank(power, self.terms, self.width)
+        if layer == "mha-two-layer":
+            return two_layer.bank(power, self.terms, self.width)
+        return polynomial.bank(layer, power, self.terms, self.width)
+
+    def _rounded(self, layer: str) -> Construction:
+        return self._build(layer, self.bank, rounded=True)
+
+    def _modulo_primes(self, layer: str, primes: Sequence[int]) -> tuple[Construction, Verdict]:
+        """The layer with residues as weights; the error is the number of wrong entries.
+
+        The construction is polynomial in A and c, so it can be made and read modulo any prime.
+        """
+        constructions, wrong = [], 0.0
+        for prime in primes:
+            bank = self.bank.residues(prime)
+            constructions.append(self._build(layer, bank))
+            wrong += exact_gap(constructions[-1], list(power_blocks(bank.matrix, self.terms)), bank.matrix.domain)
+        return constructions[0], Verdict("exact", wrong, 0.0)
+
+    def _largest_difference(self) -> int:
+        """What a product of primes has to exceed, for 0 modulo all of them to be 0.
+
+        Let q be the common denominator of A's entries and g of c's. The construction has coefficients in the halves of
+        integers, so 2 g q^t times the entries of sum_s c[t,s] A^s - A^t are integers, of sizes below
+        2 g q^t (sum_s |c[t,s]| |A|^s + |A|^t) in the maximum row sum norm.
+        """
+        a, c = ([[abs(x) for x in row] for row in m.to_list()] for m in (self.bank.matrix, self.bank.coefficients))
+        q, g = (lcm(*(int(x.denominator) for row in rows for x in row)) for rows in (a, c))
+        norm = max(QQ(1), *(sum(row, QQ(0)) for row in a))
+        sizes = [norm**t + sum((x * norm**s for s, x in enumerate(row)), QQ(0)) for t, row in enumerate(c)]
+        return 2 * g * q**self.terms * max(int(x.numerator) // int(x.denominator) + 1 for x in sizes)
+
+    def _in_float64(self, layer: str, construction: Construction) -> Verdict:
+        """Entry by entry against the exact powers, rounded.
+
+        With F_s = |A^s| for MHA and F_{aH+b} = |A^{aH}| |A^b| for the others, the sizes of the addends behind an entry
+        of block t add up to at most sum_s |c[t,s]| F_s, times 3 where tiles overlap (`OVERLAPPING` in
+        `constructions.filter_bank.tiled`). Each is a product of at most three rounded weights and of the roundings of
+        the layer's operations, and the target is rounded once: gamma_n bounds the error.
+        """
+        nodes, heads = len(self.graph.nodes), ceil_sqrt(self.bank.rank)
+        sizes = [self._rounded_power(i).abs() for i in range(max(self.bank.rank, (heads - 1) * heads + 1))]
+        products = [sizes[s - s % heads] @ sizes[s % heads] for s in range(self.bank.rank)]
+        factors = sizes if layer == "mha" else products
+        c = exact.nearest_float64(self.bank.coefficients).abs() * (3 if layer == "iha-tiled" else 1)
+        majorants = torch.einsum("ts,sij->tij", c, torch.stack(factors[: self.bank.rank]))
+        probes = PROBES if nodes > EXACT_NODES else None
+        error = float64_gap(construction, self._rounded_blocks, majorants.numpy(), probes)
+        return Verdict("float64", error, gamma(operations(construction, nodes) + 4))
+
+    @cached_property
+    def _rounded_blocks(self) -> np.ndarray:
+        return np.stack([exact.nearest_float64(block).numpy() for block in self.blocks])
+
+    @cached_property
+    def _rounded_power(self) -> Callable[[int], torch.Tensor]:
+        """i -> A^i, exact and then rounded; each once."""
+        power = polynomial.powers(self.a)
+        return cache(lambda i: exact.nearest_float64(power(i)))  # type: ignore[arg-type]

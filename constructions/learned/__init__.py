@@ -1,0 +1,1 @@
+"""What trained layers are, beside the constructions. `structure`: the measures; `command`: `learned`."""

@@ -1,0 +1,1 @@
+"""Statements on the filter bank and other linear targets."""

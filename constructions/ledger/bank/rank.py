@@ -1,0 +1,270 @@
+"""What "at least k heads" of MHA for the filter bank needs: rank and degree (App. B.2; ledger E5).
+
+All is exact, over the rationals. A case's matrix is named: see `constructions.ledger.bank.paper.matrix`.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from itertools import combinations, count
+from typing import Any
+
+import numpy as np
+from sympy import QQ
+from sympy.polys.matrices import DomainMatrix
+
+from constructions.checks.operators import exact_gap
+from constructions.checks.result import exact_error
+from constructions.construction import Block, Construction
+from constructions.filter_bank import reduced
+from constructions.ledger.bank.paper import RANDOM, WIDTH, degree, matrix, shown
+from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from iha_theory import exact
+from iha_theory.bounds.certificates import verify
+from iha_theory.bounds.exact_rank import power_rank
+from iha_theory.bounds.heads import least_heads
+from iha_theory.operators.weights import PositionWeights, to_layer
+from synthetic.tasks.filter_bank import power_blocks
+
+
+def _certified(a: DomainMatrix, terms: int) -> int:
+    """dim span{I, .., A^{k-1}} by a verified certificate; 0 if it is refused."""
+    certificate = power_rank(a, terms).certificate
+    assert certificate is not None
+    return certificate.rank if verify(certificate, a, terms) else 0
+
+
+# P-bank-needs-k
+
+
+def needs_as_many(graph: str, terms: int, projected: bool, *, more: int = 0) -> Finding:
+    """Whether position-only MHA needs k heads: a lower bound, beside a layer with as few heads as it says.
+
+    projected: with an output projection (the bound is the certified rank), or with heads concatenated (the number of
+    directions among the powers; docs/bounds.md, "Concatenation only"). more: how many beyond k are claimed.
+    """
+    a = matrix(graph)
+    blocks = list(power_blocks(a, terms))
+    if projected:
+        lower = _certified(a, terms)
+        layer = reduced.bank("mha", reduced.reduce(a, terms), WIDTH)
+        error = exact_gap(layer, blocks)
+    else:
+        lower = len({_direction(block) for block in blocks if not block.is_zero_matrix})
+        layer, error = _by_directions(blocks)
+    claimed = terms + more
+    what = (
+        f"{graph}, k = {terms}, {'with an output projection' if projected else 'heads concatenated'}: at least "
+        f"{lower} MHA heads, and {layer.heads} make the bank with exact error {error:g}"
+    )
+    holds = lower >= claimed and not (error == 0 and layer.heads < claimed)
+    return Finding(holds, what, {"lower": lower, "achieved": layer.heads, "error": error})
+
+
+@cache
+def powers_apart(graph: str, terms: int, projected: bool) -> bool:
+    """Whether the first k powers are independent; for heads concatenated, whether no two are proportional."""
+    if projected:
+        return degree(graph) >= terms
+    pairs = combinations((block.to_list_flat() for block in power_blocks(matrix(graph), terms)), 2)
+    return not any(_proportional(u, v) for u, v in pairs)
+
+
+def _proportional(u: list[Any], v: list[Any]) -> bool:
+    """Whether two lists of numbers are, 0 to everything."""
+    at = next((i for i, x in enumerate(u) if x), 0)
+    return all(x * v[at] == y * u[at] for x, y in zip(u, v, strict=True))
+
+
+def _scale(block: DomainMatrix) -> Any:
+    """The first entry that is not 0; 0 if there is none."""
+    return next((x for x in block.to_list_flat() if x), QQ(0))
+
+
+def _direction(block: DomainMatrix) -> tuple[Any, ...]:
+    """The entries over the first that is not 0."""
+    scale = _scale(block)
+    return tuple(x / scale for x in block.to_list_flat())
+
+
+def _by_directions(blocks: Sequence[DomainMatrix]) -> tuple[Construction, float]:
+    """MHA without projection, a head for each direction: T_t = c S in head h is value block c I of that head.
+
+    A power that is 0 is a value block 0 of the first head. For integer A, A^t = c A^s makes c an integer.
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for t, block in enumerate(blocks):
+        groups.setdefault(_direction(blocks[0] if block.is_zero_matrix else block), []).append(t)
+    heads = list(groups.values())
+    longest = max(map(len, heads))
+    values = []
+    for members in heads:
+        factors = [_scale(blocks[t]) / _scale(blocks[members[0]]) for t in members]
+        factors += [QQ(0)] * (longest - len(members))
+        values.append([[c if a == b else 0 for c in factors for b in range(WIDTH)] for a in range(WIDTH)])
+    weights = PositionWeights(
+        query=tuple(blocks[members[0]] for members in heads),
+        key=(exact.identity(blocks[0].shape[0], QQ),) * len(heads),
+        value=tuple(exact.matrix(rows, QQ) for rows in values),
+        pattern="linear",
+    )
+    places = {t: (h * longest + i) * WIDTH for h, members in enumerate(heads) for i, t in enumerate(members)}
+    readout = tuple(Block(f"A^{t} X", places[t], WIDTH) for t in range(len(blocks)))
+    layer = Construction("ledger/directions", "docs/bounds.md", to_layer(weights), readout, WIDTH)
+    return layer, exact_error(layer, blocks)
+
+
+# E5
+
+
+def rank_of_sum(size: int, left: int, right: int, *, equal: bool = True, larger: bool = False) -> Finding:
+    """rank(S_1 + S_2) against min(N, rank S_1 + rank S_2) for matrices with entries 0, 1, -1 (digits of a code).
+
+    equal: whether equality is claimed, or that it is at most that. larger: the larger rank in place of the sum.
+    """
+    a, b = (_ternary(size, code) for code in (left, right))
+    total, ranks = (a + b).rank(), (a.rank(), b.rank())
+    bound = max(ranks) if larger else min(size, sum(ranks))
+    what = f"rank({shown(a)} + {shown(b)}) = {total}, where min(N, sum of ranks) is {min(size, sum(ranks))}"
+    return Finding(total == bound if equal else total <= bound, what, {"rank": total, "ranks": list(ranks)})
+
+
+def _ternary(size: int, code: int) -> DomainMatrix:
+    digits = [(0, 1, -1)[code // 3**i % 3] for i in range(size * size)]
+    return exact.matrix(np.reshape(digits, (size, size)), QQ)
+
+
+def _codes(size: int, left: int, right: int) -> bool:
+    return max(left, right) < 3 ** (size * size)
+
+
+def full_rank_needs_k(graph: str, terms: int, *, more: int = 0) -> Finding:
+    """Whether k <= N terms of a matrix of full rank take k MHA heads, by the exact rank and a layer of as many heads.
+
+    more: how many beyond k are claimed.
+    """
+    counts = _counts(graph, terms)
+    fewer_make_it = counts["error"] == 0 and counts["heads"] < terms + more
+    holds = counts["certified"] >= terms + more and not fewer_make_it
+    return Finding(holds, _sentence(graph, terms, counts), counts)
+
+
+def degree_decides(graph: str, terms: int, *, measure: str = "degree", root: int = 2) -> Finding:
+    """Whether the least heads are min(k, degree of the minimal polynomial) in MHA and its root in IHA.
+
+    measure: "degree", or "rank" or "size" for those of A in its place. root: 2, or 3 for a cube root.
+    """
+    a, counts = matrix(graph), _counts(graph, terms)
+    least = min(terms, {"degree": counts["degree"], "rank": a.rank(), "size": a.shape[0]}[measure])
+    iha = next(h for h in count() if h**root >= least)
+    holds = counts["certified"] == counts["heads"] == least and counts["certified_iha"] == counts["iha_heads"] == iha
+    holds = holds and counts["error"] == 0
+    return Finding(holds, _sentence(graph, terms, counts), counts)
+
+
+def _counts(graph: str, terms: int) -> dict[str, Any]:
+    """Size, rank and degree of A; verified lower bounds; the heads of two layers, and their exact error as the bank."""
+    a = matrix(graph)
+    given, blocks = reduced.reduce(a, terms), list(power_blocks(a, terms))
+    certified = _certified(a, terms)
+    layers = {name: reduced.bank(name, given, WIDTH) for name in ("mha", "iha")}
+    return {
+        "size": a.shape[0],
+        "rank": a.rank(),
+        "degree": degree(graph),
+        "certified": certified,
+        "certified_iha": least_heads("iha", certified),
+        "heads": layers["mha"].heads,
+        "iha_heads": layers["iha"].heads,
+        "error": max(exact_gap(layer, blocks) for layer in layers.values()),
+    }
+
+
+def _sentence(graph: str, terms: int, counts: dict[str, Any]) -> str:
+    name = f"A = {shown(matrix(graph))}" if graph.startswith("binary:") else graph
+    return (
+        f"{name}: rank {counts['rank']} of {counts['size']}, minimal polynomial of degree {counts['degree']}; k = "
+        f"{terms} takes {counts['heads']} MHA heads and {counts['iha_heads']} IHA heads (at least "
+        f"{counts['certified']} and {counts['certified_iha']})"
+    )
+
+
+def _full_rank_and_terms_within(graph: str, terms: int) -> bool:
+    a = matrix(graph)
+    return terms <= a.shape[0] == a.rank()
+
+
+CODES = (0, 1, 2, *range(3, 81, 8))
+SMALL = tuple(f"binary:{n}:{code}" for n in (1, 2) for code in range(2 ** (n * n)))
+
+STATEMENTS = (
+    Statement(
+        id="P-bank-needs-k",
+        source="Sec. 3.1, App. B.2",
+        claim=Claim(
+            text="MHA needs at least k heads for [X, AX, ..., A^(k-1) X]",
+            test=needs_as_many,
+            cases={
+                "graph": ("path:1", "path:2", "cycle:2", "complete:3", "random:4", "cycle:5", "petersen", "karate"),
+                "terms": (1, 2, 3, 4, 9),
+                "projected": (False, True),
+            },
+            mutants={"k + 1 heads": {"more": 1}},
+            wider={"graph": RANDOM, "terms": range(1, 9), "projected": (False, True)},
+        ),
+        assumption=Assumption(
+            "queries and keys depend on positions only, and the first k powers of A are linearly independent (with an "
+            "output projection), or no two of them proportional (heads concatenated, as in the paper)",
+            powers_apart,
+        ),
+        note="Proofs: docs/bounds.md, Theorem 2 and 'Concatenation only'. The box is position-only. With content in "
+        "the queries k - 1 heads come arbitrarily near, but none fewer than k is exact (T14b); with content "
+        "anywhere under a condition on A (T14c). Proofs: docs/content.md.",
+    ),
+    Statement(
+        id="P-rank-additivity",
+        source="App. B.2, proof of the lower bound",
+        claim=Claim(
+            text="the rank of a sum of heads' maps is min(N, sum of their ranks)",
+            test=rank_of_sum,
+            cases={"size": (1, 2), "left": CODES, "right": CODES},
+            given=_codes,
+            mutants={"the larger rank": {"larger": True}},
+            wider={"size": (1, 2), "left": range(81), "right": range(81)},
+        ),
+        repaired=Claim(
+            text="the rank of a sum of heads' maps is at most min(N, sum of their ranks)",
+            test=partial(rank_of_sum, equal=False),
+            cases={"size": (1, 2), "left": CODES, "right": CODES},
+            given=_codes,
+            mutants={"the larger rank": {"larger": True}},
+            wider={"size": (1, 2), "left": range(81), "right": range(81)},
+        ),
+        note="Ledger E5. The upper bound is all that a lower bound on heads needs; the head bound itself is T2.",
+    ),
+    Statement(
+        id="E5",
+        source="App. B.2",
+        claim=Claim(
+            text="[X, AX, ..., A^(k-1) X] takes k MHA heads for every A of full rank N and k <= N (here with an "
+            "output projection)",
+            test=full_rank_needs_k,
+            cases={"graph": (*SMALL, "complete:3", "complete:9", "cycle:9", "petersen"), "terms": (1, 2, 3, 9)},
+            given=_full_rank_and_terms_within,
+            mutants={"k + 1 heads": {"more": 1}},
+        ),
+        repaired=Claim(
+            text="with an output projection the least heads are r = min(k, degree of A's minimal polynomial) in MHA "
+            "and ceil(sqrt r) in IHA, whatever the rank of A",
+            test=degree_decides,
+            cases={
+                "graph": (*SMALL[:4], "binary:2:6", "binary:2:9", "path:3", "complete:3", "cycle:9", "petersen"),
+                "terms": (1, 2, 5, 9),
+            },
+            mutants={"rank of A": {"measure": "rank"}, "size of A": {"measure": "size"}, "cube root": {"root": 3}},
+            wider={"graph": RANDOM, "terms": range(1, 8)},
+        ),
+        note="Petersen's graph has full rank and a minimal polynomial of degree 3: any k >= 3 takes 3 MHA heads and 2 "
+        "IHA heads. The smallest matrix is the identity, the smallest graph the triangle. With heads concatenated and "
+        "no projection Petersen's graph does take k heads, and the identity one (P-bank-needs-k).",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Statements on content in queries, keys and values."""

@@ -1,0 +1,1 @@
+"""Statements on parameters, FLOPs and reported numbers."""

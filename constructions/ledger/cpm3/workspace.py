@@ -1,0 +1,275 @@
+"""Statements on CPM-3 by a workspace: E7, E9, what the constructions count. Proofs: constructions.cpm3.workspace."""
+
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from sympy import QQ
+
+from constructions.checks.result import exact_error, least_root
+from constructions.construction import Construction
+from constructions.cpm3 import causal
+from constructions.cpm3 import workspace as cpm3
+from constructions.cpm3.mlp import PairCount
+from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from iha_theory import exact
+from iha_theory.attention.interleaved import Causality
+from iha_theory.operators.weights import to_layer, with_positions
+from synthetic.tasks.count_pairs import CountPairs, all_sequences
+
+N_MAX = range(1, 18)
+LAYERS = ("mha", "iha")
+
+
+@cache
+def _workspace(layer: str, n_max: int, width: int, factor: int | None, step: int) -> Construction:
+    """The workspace of the shift by `step`, with another factor of IHA's values if one is given."""
+
+    options = {} if factor is None or layer == "mha" else {"factor": factor}
+    weights = cpm3.WEIGHTS[layer](lambda t: cpm3.shift(n_max, step * t), n_max, width, **options)
+    return Construction("", "", to_layer(weights), cpm3.workspace(layer, n_max, width).readout, width)
+
+
+def direction(layer: str, tokens: int, *, step: int) -> Finding:
+    """E7: the workspace of the tokens 1 .. N with (P X)_n = X_{n + step}. Row n should be n, n + 1, ..., n - 1."""
+    x = torch.arange(1, tokens + 1, dtype=torch.float64)
+    rows = _workspace(layer, tokens, 1, None, step)(x[None, :, None])[0]
+    wanted = [[(n + t) % tokens + 1 for t in range(tokens)] for n in range(tokens)]
+    first = ", ".join(f"{v:g}" for v in rows[0].tolist())
+    same = rows.tolist() == wanted
+    printed = "" if same else f", and not {', '.join(map(str, wanted[0]))}"
+    return Finding(same, f"N = {tokens}, {layer}: the workspace row of token 1 is {first}{printed}", {"row": first})
+
+
+@cache
+def _workspace_error(layer: str, n_max: int, factor: int | None) -> float:
+    shifts = [
+        exact.matrix([[int(j == (n + t) % n_max) for j in range(n_max)] for n in range(n_max)], QQ)
+        for t in range(n_max)
+    ]
+    return exact_error(_workspace(layer, n_max, 1, factor, 1), shifts)
+
+
+def sequences(modulus: int, tokens: int) -> np.ndarray:
+    """All M^N sequences if they are few; otherwise random ones, the zeros among them."""
+    if modulus**tokens <= 300:
+        return np.concatenate(list(all_sequences(modulus, tokens)))
+    x = np.random.default_rng(tokens).integers(0, 3 * modulus, (20, tokens))
+    x[0] = 0
+    return x
+
+
+@torch.no_grad()
+def _ties(construction: Construction, tokens: int) -> list[int]:
+    """The numbers of keys that the live query rows of IHA, row 0 of each token and head, tie over."""
+    layer, inputs = construction.layer, with_positions(torch.zeros(1, tokens, construction.width, dtype=torch.float64))
+    q, k = (p(inputs)[0].unflatten(-1, (layer.num_heads, -1)) for p in (layer.q_proj, layer.k_proj))
+    live = torch.einsum("nmd,mh->hnd", q, layer.get_parameter("alpha_q")[:, :, 0])
+    keys = torch.einsum("nmd,mhj->hnjd", k, layer.get_parameter("alpha_k")).flatten(1, 2)
+    scores = live @ keys.transpose(1, 2)
+    return sorted(set((scores == scores.amax(-1, keepdim=True)).sum(-1).flatten().tolist()))
+
+
+def suffices(
+    n_max: int, modulus: int, coefficient: int, *, layer: str, factor: int | None = None, more: int = 0
+) -> Finding:
+    """P-cpm3-mha, P-cpm3-iha. factor: of IHA's values, in place of H. more: added to G in the network only."""
+    construction = _workspace(layer, n_max, 1, factor, 1)
+    heads = n_max if layer == "mha" else least_root(n_max)
+    x = sequences(modulus, n_max)
+    net = cpm3.network(construction, modulus, coefficient + more)
+    with torch.no_grad():
+        counts = net.mlp(net.workspaces(torch.from_numpy(x), share_pattern=True)).numpy()
+    wrong = int((counts != CountPairs(modulus, coefficient).target(x)).any(axis=1).sum())
+    values: dict[str, Any] = {"heads": construction.heads, "wrong": wrong, "sequences": len(x)}
+    says = f"N_max = {n_max}, M = {modulus}, G = {coefficient}: {construction.heads} heads"
+    tied = [1] if layer == "mha" else _ties(construction, n_max)
+    if layer == "iha":
+        says += f", a live row ties over {', '.join(map(str, tied))} keys"
+        values["ties"] = tied
+    error = _workspace_error(layer, n_max, factor)
+    holds = construction.heads == heads and error == 0 and not wrong and tied == [1 if layer == "mha" else heads]
+    return Finding(holds, f"{says}; the workspace is off by {error:g}, {wrong} of {len(x)} counts are wrong", values)
+
+
+@torch.no_grad()
+def separation(n_max: int, *, mha_less: int = 0, iha_less: int = 0) -> Finding:
+    """Both constructions count right with the stated numbers of heads. less: heads left out, and their slots."""
+    x = sequences(3, n_max)
+    expected = CountPairs(3, 8).target(x)
+    root = least_root(n_max)
+    heads, wrong = {}, {}
+    for layer, slots in (("mha", max(1, n_max - mha_less)), ("iha", min(n_max, max(1, root - iha_less) ** 2))):
+        built = to_layer(cpm3.WEIGHTS[layer](lambda t: cpm3.shift(n_max, t), slots, 1))
+        inputs = with_positions(torch.from_numpy(x).double().unsqueeze(-1))
+        counts = PairCount(list(range(slots)), built.out_dim, 3, 8)(built(inputs, inputs, inputs)).numpy()
+        heads[layer], wrong[layer] = built.num_heads, int((counts != expected).any(axis=1).sum())
+    return Finding(
+        not any(wrong.values()) and heads == {"mha": n_max, "iha": root},
+        f"N_max = {n_max}: of {len(x)} sequences MHA with {heads['mha']} heads counts {wrong['mha']} wrong and IHA "
+        f"with {heads['iha']} heads {wrong['iha']}; that MHA needs {n_max} for the counts is not shown",
+        {"mha": heads["mha"], "iha": heads["iha"], "wrong": wrong},
+    )
+
+
+@cache
+def _network(
+    layer: str,
+    n_max: int,
+    task: CountPairs,
+    flags: bool,
+    causality: Causality,
+    factor: int | None,
+    more: int,
+    bos: bool,
+) -> cpm3.CountPairsNetwork:
+    width = 1 + flags
+    if not task.causal:
+        attention = _workspace(layer, n_max, width, factor, 1)
+    else:
+        power = partial(causal.clamped_shift if bos else lambda size, t: cpm3.shift(size, -t), n_max + 1)
+        options = {} if factor is None or layer == "mha" else {"factor": factor}
+        weights = cpm3.WEIGHTS[layer](power, n_max, width, **options)
+        readout = causal.workspace(layer, n_max, width).readout
+        attention = causal.under_mask(Construction("", "", to_layer(weights), readout, width), causality, "last")
+    return cpm3.network(attention, task.modulus, task.coefficient + more, flags=flags)
+
+
+def every_length(
+    layer: str,
+    n_max: int,
+    tokens: int | None = None,
+    causality: Causality = "token",
+    modulus: int = 3,
+    coefficient: int = 8,
+    *,
+    is_causal: bool = False,
+    flags: bool = True,
+    factor: int | None = None,
+    more: int = 0,
+    bos: bool = True,
+) -> Finding:
+    """E9 and E3-cpm3: N tokens in N_max slots, padded with zeros at the end, in front, and in between.
+
+    tokens: N; None for every N <= N_max. flags: carry them. factor, more: as in `suffices`. bos: stop the causal shift
+    at BOS; else it is cyclic.
+    """
+    task = CountPairs(modulus, coefficient, causal=is_causal)
+    net = _network(layer, n_max, task, flags, causality, factor, more, bos)
+    generator = np.random.default_rng(n_max)
+    slots = np.arange(n_max)
+    present, padded, expected = [], [], []
+    for n in range(1, n_max + 1) if tokens is None else (tokens,):
+        x = generator.integers(0, 2 * modulus, (3, n))
+        x[0, 0] = 0  # a legal token, and the padding's value
+        expected += task.target(x).tolist()
+        present += [slots < n, slots >= n_max - n, generator.permutation(n_max) < n]
+        for row, at in zip(x, present[-3:], strict=True):
+            padded.append(np.zeros(n_max, dtype=np.int64))
+            padded[-1][at] = row
+    given = torch.from_numpy(np.stack(padded)), torch.from_numpy(np.stack(present)) if flags else None
+    with torch.no_grad():
+        counts = net.mlp(net.workspaces(*given, share_pattern=True)).numpy()
+    got = [row[at].tolist() for row, at in zip(counts, present, strict=True)]
+    wrong = [i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b]
+    shown = wrong[0] if wrong else -1
+    shown_counts = ", ".join(f"{c:g}" for c in got[shown])
+    right = f", not {', '.join(map(str, expected[shown]))}" if wrong else ", as it should"
+    return Finding(
+        not wrong,
+        f"N_max = {n_max}, N = {len(got[shown])}, {layer} with {net.attention.heads} heads, M = {modulus}, "
+        f"G = {coefficient}: {padded[shown].tolist()} has counts {shown_counts}{right}; "
+        f"{len(wrong)} of {len(got)} wrong",
+        {"heads": net.attention.heads, "wrong": len(wrong), "sequences": len(got)},
+    )
+
+
+def _fits(n_max: int, tokens: int, **_: object) -> bool:
+    return tokens <= n_max
+
+
+EVERY_N_MAX = {"n_max": N_MAX, "layer": LAYERS}
+ANY_TASK = {"modulus": range(1, 8), "coefficient": (*range(-9, 40), 2**62 + 1)}
+
+STATEMENTS = (
+    Statement(
+        id="E7",
+        source="App. B.3",
+        claim=Claim(
+            text="for N = 4 and the printed P, (P X)_n = X_(n-1), the workspace row of token 1 reads 1, 2, 3, 4",
+            test=partial(direction, step=-1),
+            cases={"tokens": (4,), "layer": LAYERS},
+            mutants={},
+        ),
+        repaired=Claim(
+            text="with (P X)_n = X_(n+1) the workspace row of token n reads n, n + 1, ..., N, 1, ..., n - 1",
+            test=partial(direction, step=1),
+            cases={"tokens": N_MAX, "layer": LAYERS},
+            mutants={"the printed direction": {"step": -1}, "steps of two": {"step": 2}},
+        ),
+        note="The counts do not notice, since they do not depend on the order of the tokens (T8).",
+    ),
+    Statement(
+        id="P-cpm3-mha",
+        source="Sec. 4.3, App. B.3",
+        claim=Claim(
+            text="MHA with N_max heads of hard attention, and an MLP, solve CPM-3 on N_max tokens",
+            test=partial(suffices, layer="mha"),
+            cases={"n_max": N_MAX, "modulus": (1, 2, 5), "coefficient": (11, 2**62 + 1)},
+            mutants={"G + 1 in the MLP": {"more": 1}},
+            wider={"n_max": N_MAX, **ANY_TASK},
+        ),
+        note="The workspace is compared as an operator, the counts on all sequences or on random ones. "
+        "For fewer tokens: E9.",
+    ),
+    Statement(
+        id="P-cpm3-iha",
+        source="Sec. 4.3, App. B.3",
+        claim=Claim(
+            text="IHA with H = P = ceil(sqrt N_max) heads of hard attention, and an MLP, solve CPM-3 on N_max tokens; "
+            "each live query row ties over H keys, so that the values carry a factor H",
+            test=partial(suffices, layer="iha"),
+            cases={"n_max": N_MAX, "modulus": (1, 2, 5), "coefficient": (11, 2**62 + 1)},
+            mutants={"no factor H": {"factor": 1}, "G + 1 in the MLP": {"more": 1}},
+            wider={"n_max": N_MAX, **ANY_TASK},
+        ),
+        note="The workspace is compared as an operator, the counts on all sequences or on random ones. "
+        "For fewer tokens: E9.",
+    ),
+    Statement(
+        id="P-cpm3-separation",
+        source="Sec. 4.3",
+        claim=Claim(
+            text="CPM-3 takes N_max heads of MHA and only ceil(sqrt N_max) of IHA",
+            test=separation,
+            cases={"n_max": N_MAX},
+            mutants={"IHA with a head less": {"iha_less": 1}, "MHA with a head less": {"mha_less": 1}},
+        ),
+        needed=True,
+        note="Nobody has a lower bound for the counts, and there is none of this kind: one head of uniform attention "
+        "and an MLP count right for every N (T8). MHA needs N_max heads for the workspace, by attention that depends "
+        "on positions only (T2); the gap belongs to that route and to the scalar input [x, I].",
+    ),
+    Statement(
+        id="E9",
+        source="Sec. 4.3, App. B.3",
+        claim=Claim(
+            text="the CPM-3 constructions count right for every N <= N_max, with zeros in the slots that hold no token",
+            test=partial(every_length, flags=False),
+            cases={"n_max": range(1, 10), "tokens": range(1, 10), "modulus": (1, 3), "layer": LAYERS},
+            given=_fits,
+            mutants={"G + 1 in the MLP": {"more": 1}},
+        ),
+        assumption=Assumption("N = N_max", lambda n_max, tokens, **_: tokens == n_max),
+        repaired=Claim(
+            text="with a presence flag beside the value, N_max heads of MHA and ceil(sqrt N_max) of IHA count right "
+            "for every N <= N_max, padded anywhere, with 0 a legal token",
+            test=every_length,
+            cases=EVERY_N_MAX,
+            mutants={"G + 1 in the MLP": {"more": 1}, "no flags": {"flags": False}, "no factor H": {"factor": 1}},
+            wider=EVERY_N_MAX | ANY_TASK,
+        ),
+        note="Padding with 0 counts as tokens of value 0. The attention is exact for every content (P-cpm3-mha, -iha).",
+    ),
+)

@@ -1,0 +1,195 @@
+"""`iha-theory verify`: runs the construction checks."""
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+from iha_theory.cli import output
+
+EPILOG = """\
+names:
+  bank        [X, AX, ..., A^(k-1) X] by MHA with k heads and by IHA with ceil(sqrt k)
+  cpm3        counting pairs with x_i + G x_j + x_l = 0 mod M, by N_max and ceil(sqrt N_max) heads
+  causal      the bank of a lower-triangular matrix, and CPM-3 over the tokens so far, under the causal mask
+  inclusion   every MHA is an IHA
+  strictness  some IHA is no MHA
+  convolution any K x K convolution by K^2 MHA heads and K IHA heads, with certified lower bounds
+  ssm         linear state-space models and FIR filters of order n by n and ceil(sqrt n) heads, the same
+  a graph     the bank on that graph only: karate, les_miserables, florentine, davis, petersen, or a family
+              such as cycle:16 or random:20
+
+  a file      the bank on the graph in it, as with --graph
+  Families: cycle:N and path:N (directed), ring:N, complete:N, star:N, grid:RxC, hypercube:D, gnp:N:p, regular:N:d,
+  random:N (directed, weights -3..3). karate, les_miserables, florentine and davis have weights 0 and 1.
+
+files:
+  Edge list, one edge 'u v [weight]' a line, blanks or commas between; # and % start comments; a line with one label is
+  a node without edges; undirected, or arcs with --directed. GraphML and Matrix Market say their direction themselves;
+  an .npz holds one matrix. Repeated edges add up, so an undirected list has each edge once.
+
+the table:
+  A row is one setting of a check and holds several: both layers, both tiers, for cpm3 all pairs (M, G). Empty: not run.
+  "exact" is no rounding; --json says what was compared, and with which failure probability where it was a random case.
+
+examples:
+  iha-theory verify                                  everything, about a minute on a busy machine
+  iha-theory verify karate --terms 9                 3 IHA heads against 9 MHA heads
+  iha-theory verify --graph my.graphml --terms 9 16  your own graph: edge list, GraphML, Matrix Market, .npz
+  iha-theory verify cpm3 --n-max 9 --modulus 5 --coefficient 11
+  iha-theory verify --mutants                        damaged constructions, which every check must catch
+
+exit codes: 0 every check holds (every mutant that changes the function is caught), 1 not, 2 bad usage.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser's subcommands."""
+    parser = commands.add_parser(
+        "verify",
+        description="Loads explicit weights into real attention layers and compares their operators with independent\n"
+        "answers: exactly (over the rationals, or modulo primes), and in float64 within a derived bound.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to check; default everything")
+    parser.add_argument(
+        "--graph", action="append", default=[], metavar="GRAPH", help="check the bank on this built-in graph or file"
+    )
+    parser.add_argument("--directed", action="store_true", help="each line of an edge list is one arc u -> v")
+    parser.add_argument("--normalise", choices=("none", "row", "symmetric"), default="none", help="default: none")
+    parser.add_argument("--terms", nargs="+", type=int, metavar="K", help="bank: number of blocks k, several allowed")
+    parser.add_argument("--n-max", nargs="+", type=int, metavar="N", help="cpm3: sequence lengths; default 1 to 26")
+    parser.add_argument("--modulus", type=int, metavar="M", help="cpm3: with --coefficient, one task")
+    parser.add_argument("--coefficient", type=int, metavar="G", help="cpm3: any integer")
+    parser.add_argument("--exact-only", action="store_true", help="leave out the float64 tier")
+    parser.add_argument("--mutants", action="store_true", help="damage small constructions; the checks must notice")
+    parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the checks, or the mutants."""
+    if arguments.mutants:
+        return _mutants(arguments)
+    steps = _plan(arguments)
+    results: list[Any] = []
+    started = time.monotonic()
+    with output.kept(arguments.json, "verify", lambda: {"checks": [result.to_json() for result in results]}):
+        for step in output.progress([(step.label, step) for step in steps], "verify"):
+            results.extend(step.run())
+    failed = [result for result in results if not result.holds]
+    out = output.console(arguments.json)
+    out.print(_table(results))
+    for result in failed:
+        out.print(f"FAILS {result.id}: error {result.error:.3g}, bound {result.bound:.3g}")
+    out.print(_summary(results, failed, time.monotonic() - started), soft_wrap=True)
+    return 1 if failed else 0
+
+
+def _plan(arguments: argparse.Namespace) -> list[Any]:
+    import numpy as np
+
+    from constructions import suite
+    from synthetic.graphs import load, normalise
+
+    groups = [name for name in arguments.names if name in suite.GROUPS]
+    specs = [name for name in arguments.names if name not in suite.GROUPS]
+    specs = list(dict.fromkeys(specs + arguments.graph))
+    graphs = [normalise(load(spec, directed=arguments.directed), arguments.normalise) for spec in specs]
+    if not groups and not graphs:
+        groups = list(suite.GROUPS)
+    if graphs and "bank" not in groups:
+        groups.append("bank")
+    options: dict[str, Any] = {"graphs": graphs or None, "exact_only": arguments.exact_only}
+    for name, least in (("terms", 1), ("n_max", 1)):
+        values = getattr(arguments, name)
+        if values is not None:
+            if min(values) < least:
+                raise ValueError(f"--{name.replace('_', '-')} takes integers of at least {least}, got {min(values)}")
+            options[name] = list(dict.fromkeys(values))
+    if (arguments.modulus is None) != (arguments.coefficient is None):
+        raise ValueError("--modulus and --coefficient go together")
+    if arguments.modulus is not None:
+        if arguments.modulus < 1:
+            raise ValueError(f"--modulus takes an integer of at least 1, got {arguments.modulus}")
+        options["tasks"] = [(arguments.modulus, arguments.coefficient)]
+    steps = suite.steps(groups, **options)
+    if not steps:
+        raise ValueError("nothing to check: strictness has no exact tier, leave out --exact-only")
+    for graph in graphs:
+        edges = int((graph.adjacency != 0).sum() if graph.directed else (np.triu(graph.adjacency) != 0).sum())
+        kind = "directed" if graph.directed else "undirected"
+        print(f"{graph.name}: {len(graph.nodes)} nodes, {edges} edges, {kind}", file=sys.stderr)
+    return steps
+
+
+def _table(results: list[Any]) -> Any:
+    """One line a setting: heads of both layers and the largest error of each tier."""
+    rows: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        parts = result.id.split("/")[:-2]
+        label = "/".join(parts[:2]) if parts[0] == "cpm3" else "/".join(parts)
+        rows[label][result.layer].append(result)
+        rows[label][result.tier].append(result)
+
+    def heads(group: list[Any]) -> str:
+        return str(group[0].heads) if group else ""
+
+    def errors(group: list[Any]) -> str:
+        return f"{max(group, key=lambda r: r.error).error:.2g}" if group else ""
+
+    lines = []
+    for label, by in rows.items():
+        every = by["mha"] + by["iha"]
+        verdict = "holds" if all(r.holds for r in every) else "FAILS"
+        lines.append((label, heads(by["mha"]), heads(by["iha"]), errors(by["exact"]), errors(by["float64"]), verdict))
+    names = ("check", "MHA heads", "IHA heads", "exact error", "float64 error", "")
+    return output.table([(name, 0 < i < 5) for i, name in enumerate(names)], lines)
+
+
+def _summary(results: list[Any], failed: list[Any], seconds: float) -> str:
+    exact = sum(result.tier == "exact" for result in results)
+    kinds = f"{exact} exact with error 0, {len(results) - exact} in float64 within their bounds"
+    if failed:
+        return f"{len(failed)} of {len(results)} checks FAIL ({seconds:.0f} s)"
+    return f"All {len(results)} checks hold: {kinds} ({seconds:.0f} s)."
+
+
+def _mutants(arguments: argparse.Namespace) -> int:
+    from constructions import suite
+    from constructions.checks import mutants
+
+    if arguments.names or arguments.graph or arguments.terms:
+        raise ValueError("--mutants runs on fixed small cases: leave out names, --graph and --terms")
+    subjects = suite.subjects()
+    results: list[Any] = []
+
+    def lists() -> dict[str, Any]:
+        kinds = {"mutants": [r for r in results if r.changes], "unchanged": [r for r in results if not r.changes]}
+        return {name: [r.to_json() for r in rs] for name, rs in kinds.items()}
+
+    started = time.monotonic()
+    with output.kept(arguments.json, "verify", lists):
+        for subject in output.progress([(subject.check, subject) for subject in subjects], "mutants"):
+            results.extend(mutants.damage(subject))
+    out = output.console(arguments.json)
+    lines = []
+    for check in dict.fromkeys(r.check for r in results):
+        own = [r for r in results if r.check == check]
+        changing = [r for r in own if r.changes]
+        caught = sum(r.killed for r in changing)
+        lines.append((check, str(len(changing)), str(caught), ", ".join(r.mutant for r in own if not r.changes)))
+    names = ("check", "mutants", "caught", "and these change nothing")
+    out.print(output.table([(name, i in (1, 2)) for i, name in enumerate(names)], lines))
+    changing = [r for r in results if r.changes]
+    survivors = [r for r in changing if not r.killed]
+    for r in survivors:
+        out.print(f"SURVIVES {r.mutant} of {r.check}")
+    seconds = time.monotonic() - started
+    out.print(
+        f"{len(changing) - len(survivors)} of {len(changing)} mutants that change the function are caught;"
+        f" {len(results) - len(changing)} more leave it as it is ({seconds:.0f} s).",
+        soft_wrap=True,
+    )
+    return 1 if survivors else 0

@@ -1,0 +1,1 @@
+"""Other targets: convolutions, state-space models, MHA inside IHA, content in the queries (`content`)."""

@@ -1,0 +1,146 @@
+"""`iha-theory figures`: draws pictures from checks, records and formulas."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from iha_theory.cli import output
+
+if TYPE_CHECKING:  # matplotlib and torch take seconds to import: only when drawing
+    from figures.records import Run
+    from figures.style import Picture
+
+NAMES = ("heads", "floors", "frontier", "spectra", "costs")
+SWEEPS = {"floors": ("polynomial", "content", "workspace", "unstructured"), "frontier": ("cpm3",)}
+"""The sweeps behind a picture of trained runs."""
+
+EPILOG = """\
+names:
+  heads      heads against task size: constructions that are checked exactly, on the exact lower bounds
+  floors     trained error against heads, every seed, with the floor that theory sets
+  frontier   learning CPM-3: accuracy of every seed and success rate against heads, for each number of steps
+  spectra    singular values of the filter banks of real graphs, and heads for an error
+  costs      parameters, FLOPs and attention maps of the constructions against k, with crossovers
+
+Each becomes NAME.svg, NAME.png and NAME.csv, the numbers that it shows; floors and frontier have medians and spreads
+in NAME-summary.csv too. The same data gives the same files, byte for byte.
+
+examples:
+  iha-theory figures --from runs                      all five, floors and frontier from the runs.jsonl below runs/
+  iha-theory figures                                  all five from nothing: trains the sweeps into figures-out/runs
+  iha-theory figures heads spectra costs --out docs   nothing to train: under a minute
+  iha-theory verify --json out.json && iha-theory figures heads --checks out.json
+
+exit codes: 0 all is drawn and holds, 1 a check or a run behind a picture failed (it says so), 2 bad usage.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser's subcommands."""
+    parser = commands.add_parser(
+        "figures",
+        description="Draws pictures as SVG and PNG, with the data of each as CSV.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which pictures; default all")
+    parser.add_argument(
+        "--from", dest="runs", metavar="DIR", type=Path, help="folder with runs.jsonl files; default: train now"
+    )
+    parser.add_argument("--checks", metavar="FILE", help="heads: results of `verify --json FILE`; default: check now")
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("figures-out"), help="default: figures-out")
+    parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draws; runs come first, so that what is wrong with them is said at once."""
+    names = list(dict.fromkeys(arguments.names)) or list(NAMES)
+    for name in names:
+        if name not in NAMES:
+            raise ValueError(f"unknown picture {name!r}: accepted are {', '.join(NAMES)}")
+    trained = [name for name in names if name in SWEEPS]
+    for option, value, users in (("--from", arguments.runs, list(SWEEPS)), ("--checks", arguments.checks, ["heads"])):
+        if value is not None and not set(users) & set(names):
+            raise ValueError(f"{option} is for {' and '.join(users)}: leave it out, or name one of them")
+    if not arguments.out.is_dir() and arguments.out.exists():
+        raise NotADirectoryError(f"a folder is needed, {arguments.out} is a file")
+    output.prepare_json(arguments.json)
+    checks = None if arguments.checks is None else _read(arguments.checks)
+    runs = _runs(trained, arguments) if trained else []
+    used = {task for name in trained for task in SWEEPS[name]}
+    failed = sum(run.outcome == "failed" and run.task in used for run in runs)
+    pictures: dict[str, Picture] = {}
+    for name in sorted(names, key=lambda name: name not in SWEEPS):
+        pictures[name], wrong = _draw(name, arguments.out, runs, checks)
+        failed += wrong
+    out = output.console(arguments.json)
+    for name in names:
+        for file in (*pictures[name].files, *pictures[name].data_files):
+            out.print(f"wrote {file}", soft_wrap=True)
+    if failed:
+        out.print(f"FAILS: {failed} checks or runs behind these pictures", soft_wrap=True)
+    entries = [
+        {"name": name, "files": [*map(str, pictures[name].files)], "data_files": [*map(str, pictures[name].data_files)]}
+        for name in names
+    ]
+    output.write_json(arguments.json, "figures", {"figures": entries})
+    return 1 if failed else 0
+
+
+def _draw(name: str, folder: Path, runs: "Sequence[Run]", checks: list[dict[str, Any]] | None) -> "tuple[Picture, int]":
+    """The picture, and how many checks behind it fail."""
+    if name == "floors":
+        from figures import floors
+
+        return floors.draw(runs, folder), 0
+    if name == "frontier":
+        from figures import frontier
+
+        return frontier.draw(runs, folder), 0
+    if name == "spectra":
+        from figures import spectra
+
+        return spectra.draw(list(_done(spectra.steps(), "spectra")), folder), 0
+    if name == "costs":
+        from figures import costs
+
+        return costs.draw(costs.compute(), folder), 0
+    from figures import heads
+
+    points = [point for found in _done(heads.steps(checks), "heads") for point in found]
+    return heads.draw(points, folder), sum(point.verdict == "fails" for point in points)
+
+
+def _done(steps: Sequence[tuple[str, Callable[[], Any]]], description: str) -> Any:
+    return (step() for step in output.progress(steps, description))
+
+
+def _read(path: str) -> list[dict[str, Any]]:
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        return content["checks"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not the output of iha-theory verify --json") from error
+
+
+def _runs(names: Sequence[str], arguments: argparse.Namespace) -> "list[Run]":
+    """The records of the folder given, or of the sweeps behind these pictures, which train what is missing."""
+    from figures import records
+
+    if arguments.runs is not None:
+        return records.read(arguments.runs)
+    from synthetic.training.sweep import configs, sweep
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        for name in (sweep for picture in names for sweep in SWEEPS[picture]):
+            wanted = configs(name)
+            task = bar.add_task(f"sweep {name}", total=len(wanted))
+            jobs, folder = len(os.sched_getaffinity(0)), arguments.out / "runs" / name
+            sweep(wanted, folder, jobs=jobs, report=lambda done, task=task: bar.advance(task, len(done)))
+    return records.read(arguments.out / "runs")

@@ -1,0 +1,7 @@
+"""Lower bounds on heads, exactly or within an error, and what proves them.
+
+- `heads`: heads from a rank, error floors, heads at a tolerance.
+- `content`: the same where queries may use content.
+- `exact_rank`: the rank of powers or of any bank, exactly, with a certificate.
+- `certificates`: certificates, and code that checks them without knowing how they were found; imports nothing of ours.
+"""

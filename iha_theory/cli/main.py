@@ -1,0 +1,62 @@
+"""The parser of `iha-theory`: lists every command, loads the one that was typed."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+from iha_theory import __version__
+from iha_theory.cli import errors
+
+GROUP = "iha_theory.commands"
+COMMANDS = {
+    "verify": "run the construction checks",
+    "claims": "say of every statement of the paper, and of ours, whether it holds",
+    "heads": "count the heads that a graph's filter bank needs, and write weights that do it",
+    "capacity": "measure what attention layers can do at most, against the proved bounds",
+    "costs": "parameters and FLOPs, MHA against IHA, with crossovers",
+    "train": "train one model, against the floor that theory predicts",
+    "sweep": "train a grid of models: heads by seeds",
+    "learned": "compare trained layers with the constructions",
+    "figures": "draw the pictures: head counts, error floors, learning, spectra, costs",
+    "bench": "measure speed as ratios",
+}
+"""What --help lists without loading anything."""
+
+# Idle threads must not spin: on busy machines that doubles run times. Read when torch starts, which is later than this.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line, and no abbreviated options."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Prints what is wrong and what is accepted in one line, and exits with 2."""
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = Parser(
+        prog="iha-theory",
+        description="Checks the theory of Interleaved Head Attention (IHA) against multi-head attention (MHA).",
+        epilog="Start with: iha-theory verify",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    typed = next((word for word in argv if not word.startswith("-")), None)
+    for name, text in COMMANDS.items():
+        if name == typed:
+            (entry,) = entry_points(group=GROUP, name=name)
+            entry.load().add_parser(commands)
+        else:
+            commands.add_parser(name, help=text)
+    arguments = parser.parse_args(argv)
+    return errors.exit_code(f"iha-theory {arguments.command}", lambda: arguments.run(arguments))

@@ -1,0 +1,33 @@
+"""Graphs as adjacency matrices: built-in, random or from a file, under one set of rules.
+
+A[i, j] is the weight of the edge from node i to node j, so (A X)_i sums X over the out-neighbours of i. On every
+path (edge list, GraphML, Matrix Market, .npz, edges or a matrix in memory):
+
+- repeated edges add their weights;
+- an undirected edge fills both triangles; a self-loop counts once, on the diagonal, directed or not;
+- an isolated node keeps its zero row;
+- rows are in numeric order if all labels are integers, else in order of first appearance (networkx's node order for
+  its own graphs and for GraphML). A text label is an integer if it is written as Python writes it: 7 and -3, but
+  not 07. The rows of a matrix are labelled 0, 1, ...;
+- the dtype is int64 if all weights are integers, object (Python integers) if one of them does not fit in it, and
+  float64 otherwise. A float counts as an integer up to 2^53. NaN, infinite and complex weights are refused.
+"""
+
+from pathlib import Path
+
+from synthetic.graphs.adjacency import MAX_NODES, NORMALISATIONS, Graph, Normalisation, normalise
+from synthetic.graphs.families import NAMES, builtin
+from synthetic.graphs.files import read
+
+__all__ = ["MAX_NODES", "NAMES", "NORMALISATIONS", "Graph", "Normalisation", "builtin", "load", "normalise", "read"]
+
+
+def load(spec: str, directed: bool = False) -> Graph:
+    """A graph by built-in name or family (`builtin`), else from the file of that name (`read`).
+
+    Raises:
+        ValueError: see `builtin` and `read`.
+        FileNotFoundError: what looks like a file name, but is none.
+    """
+    looks_like_file = "/" in spec or Path(spec).suffix or Path(spec).is_file()
+    return read(spec, directed) if looks_like_file and spec.split(":")[0] not in NAMES else builtin(spec)

@@ -1,0 +1,1 @@
+"""The tasks: inputs and right answers."""

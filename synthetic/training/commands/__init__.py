@@ -1,0 +1,1 @@
+"""The commands `train`, `sweep` and `bench`."""

@@ -1,0 +1,137 @@
+"""`iha-theory sweep`: a grid of training runs."""
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from iha_theory.cli import output
+from synthetic.training import report
+from synthetic.training.options import add_options, read_config
+
+EPILOG = """\
+sweeps:
+  polynomial    the filter bank of a random orthogonal matrix (N = 16, k = 9 and 16) and of the karate club (k = 9)
+  workspace     the 16 cyclic shifts, softmax attention
+  unstructured  nine random matrices, for which ceil(sqrt k) heads of IHA are not enough
+  content       queries that see content, against the floor of that class
+  cpm3          CPM-3 from labels, N = 9, scalar tokens in two numbers of steps, and one-hot tokens
+  cpm3-init     IHA with 3 heads on that from other initial weights, and with another MLP (docs/learning.md)
+  cpm3-large    CPM-3, N = 16
+
+Runs that differ in their seed only train as one batched program; programs go over processes, or over the workers of a
+Dask cluster. Finished runs are on disk at once; a rerun leaves them out and tries failed ones again.
+
+examples:
+  iha-theory sweep polynomial --out runs/p
+  iha-theory sweep workspace --out runs/w --attention iha --heads 2 3 --seeds 3
+  iha-theory sweep cpm3 --out runs/c --steps 5000 --dask tcp://scheduler:8786
+
+the table:
+  finished: runs that ended as they should, of all; error, accuracy: medians over them; ratio: error over floor;
+  baseline: accuracy of always guessing the commonest label.
+
+exit codes: 0 every run finished (or stopped early as asked), 1 some failed or diverged, 2 bad usage.
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to a parser's subcommands."""
+    parser = commands.add_parser(
+        "sweep",
+        description="Trains a named grid of runs and compares the errors with the floor that theory predicts.",
+        epilog=EPILOG,
+    )
+    parser.add_argument("name", metavar="NAME", help="one of the sweeps below")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--heads", metavar="H", nargs="+", type=int, help="head counts instead of the sweep's")
+    parser.add_argument("--seeds", metavar="N", type=int, default=8, help="seeds 0 .. N-1; default 8")
+    parser.add_argument("--jobs", metavar="N", type=int, help="processes; default: the CPU's cores, 1 on a GPU")
+    parser.add_argument("--dask", metavar="ADDRESS", help="Dask scheduler whose workers train (extra `cluster`)")
+    parser.add_argument("--config", metavar="FILE", help="options as a JSON object; options given here come on top")
+    parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
+    add_options(parser, leave_out=("heads", "seed"))
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Trains what is not there yet and prints all."""
+    from synthetic.training import sweep
+    from synthetic.training.program import find_device
+
+    for name in ("seeds", "jobs"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} takes an integer of at least 1, got {value}")
+    options = read_config(arguments.config) | arguments.train_options
+    runs = sweep.configs(arguments.name, options, arguments.heads, range(arguments.seeds))
+    if not runs:
+        raise ValueError(f"the sweep {arguments.name} has no such runs")
+    device = find_device(runs[0].device)
+    output.prepare_json(arguments.json)
+    jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
+    try:
+        with _Progress(len(runs)) as progress:
+            found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=progress.report)
+    except KeyboardInterrupt:
+        print(
+            f"iha-theory sweep: stopped; the same command again goes on, {arguments.out} has what is done",
+            file=sys.stderr,
+        )
+        return 130
+    output.write_json(arguments.json, "sweep", {"runs": found})
+    out = output.console(arguments.json)
+    out.print(_table(found))
+    bad = [record for record in found if record["outcome"] in ("failed", "diverged")]
+    for record in bad:
+        out.print(f"{record['outcome'].upper()} {report.describe(record)}", soft_wrap=True)
+    out.print(f"{len(found) - len(bad)} of {len(found)} runs finished; records in {arguments.out}", soft_wrap=True)
+    return 1 if bad else 0
+
+
+class _Progress:
+    """A bar over the runs on standard error; runs from an earlier sweep count as done at the end."""
+
+    def __init__(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task("sweep", total=total)
+
+    def __enter__(self) -> "_Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def report(self, results: Sequence[Any]) -> None:
+        """Counts the runs and names the last one; without a terminal, in a line."""
+        last = report.describe(vars(results[-1].record))
+        self._bar.update(self._task, description=last, advance=len(results))
+        if not self._bar.console.is_terminal:
+            task = self._bar.tasks[0]
+            print(f"{task.completed:.0f}/{task.total:.0f} runs, the last: {last}", file=sys.stderr)
+
+
+def _table(records: Sequence[dict[str, Any]]) -> Any:
+    """Median over the seeds for each layer, head count and setting."""
+    rows = []
+    for (label, attention, heads, pseudo), group in report.points(records).items():
+        good = [r for r in group if r["outcome"] in ("finished", "stopped")]
+        middle = {
+            name: statistics.median(values) if (values := [r[name] for r in good if r[name] is not None]) else None
+            for name in ("error", "floor", "accuracy", "baseline_accuracy")
+        }
+        error, floor = middle["error"], middle["floor"]
+        ratio = f"{error / floor:.4f}" if error is not None and floor is not None and floor > 1e-12 else ""
+        texts = ["" if v is None else f"{v:.4g}" for v in middle.values()]
+        counts = (str(heads), str(pseudo or ""), f"{len(good)}/{len(group)}")
+        rows.append((label, attention, *counts, *texts[:2], ratio, *texts[2:]))
+    names = ("task", "layer", "heads", "P", "finished", "median error", "floor", "ratio", "median accuracy", "baseline")
+    return output.table([(name, i > 1) for i, name in enumerate(names)], rows)

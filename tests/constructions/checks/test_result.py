@@ -1,0 +1,119 @@
+"""The checks themselves: what must never pass, and mutants."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sympy import QQ
+
+from constructions import suite
+from constructions.checks import mutants
+from constructions.checks.result import CheckResult, exact_error, float64_error
+from constructions.filter_bank.paper import bank, powers
+from iha_theory import exact
+from iha_theory.operators.weights import NotPositionOnlyError
+from iha_theory.rounding import gamma, largest_ratio
+from synthetic.tasks.filter_bank import power_blocks
+
+A = exact.matrix([[0, 1], [1, 1]], QQ)
+BLOCKS = list(power_blocks(A, 4))
+
+
+def result(error: float) -> CheckResult:
+    return CheckResult("x/iha/exact", "claim", "iha", 1, 1, 1, "exact", error, 0.0)
+
+
+def test_nan_never_passes_and_json_stays_strict():
+    for error in (math.nan, math.inf, 1e-300):
+        assert result(error).verdict == "fails"
+        json.dumps(result(error).to_json(), allow_nan=False)
+    assert result(0.0).verdict == "holds"
+
+
+def test_ratios():
+    one, zero, nan = torch.ones(2), torch.zeros(2), torch.tensor([0.0, math.nan])
+    assert largest_ratio(zero, zero) == 0
+    assert largest_ratio(one, zero) == math.inf
+    assert math.isnan(largest_ratio(nan, one))
+    assert math.isnan(largest_ratio(one, nan))
+    with pytest.raises(ValueError, match="negative"):
+        largest_ratio(one, -one)
+    with pytest.raises(ValueError, match="compare"):
+        largest_ratio(one, torch.ones(1, 2))
+    with pytest.raises(ValueError, match="compare"):
+        largest_ratio(one[:0], one[:0])
+
+
+def test_gamma_is_the_standard_bound():
+    assert gamma(1) == pytest.approx(2**-53)
+    assert gamma(1000) > 1000 * 2**-53
+
+
+def test_a_nan_weight_fails_both_tiers():
+    construction = bank("iha", powers(A), 4, 1)
+    with torch.no_grad():
+        construction.layer.q_proj.weight[0, 1] = math.nan
+    with pytest.raises(ValueError, match="NaN"):
+        exact_error(construction, BLOCKS)
+    targets = np.stack([np.linalg.matrix_power([[0.0, 1], [1, 1]], t) for t in range(4)])
+    assert math.isnan(float64_error(construction, targets, targets))
+
+
+def test_the_number_of_blocks_must_fit():
+    construction = bank("mha", powers(A), 4, 1)
+    for blocks in (BLOCKS[:3], []):
+        with pytest.raises(ValueError, match="block"):
+            exact_error(construction, blocks)
+
+
+@pytest.mark.parametrize("change", [{"width": 1}, {"start": 1, "width": 2}])
+def test_readouts_of_another_width_are_refused(change):
+    construction = bank("iha", powers(A), 4, 2)
+    blocks = tuple(replace(block, **change) if block.start == 0 else block for block in construction.readout)
+    if change["width"] == 1:
+        with pytest.raises(ValueError, match="width"):
+            exact_error(replace(construction, readout=blocks), BLOCKS)
+    else:
+        assert exact_error(replace(construction, readout=blocks), BLOCKS) > 0
+
+
+@pytest.mark.parametrize("change", [{"start": -2}, {"width": 0}, {"start": 7}])
+def test_readouts_outside_the_layer_are_refused(change):
+    construction = bank("iha", powers(A), 4, 2)
+    with pytest.raises(ValueError, match="output coordinates"):
+        replace(construction, readout=(replace(construction.readout[0], **change),))
+
+
+def test_the_last_coordinate_counts():
+    construction = bank("mha", powers(A), 4, 1)
+    with torch.no_grad():
+        construction.layer.v_proj.weight[-1] = 0
+    assert exact_error(construction, BLOCKS) > 0
+
+
+@pytest.mark.parametrize("name", ["q_proj", "k_proj"])
+def test_content_in_queries_or_keys_is_refused(name):
+    construction = bank("iha", powers(A), 4, 1)
+    with torch.no_grad():
+        getattr(construction.layer, name).weight[0, 0] = 1e-3
+    with pytest.raises(NotPositionOnlyError, match="content"):
+        exact_error(construction, BLOCKS)
+
+
+def test_every_mutant_that_changes_a_function_is_killed():
+    results = [r for subject in suite.subjects() for r in mutants.damage(subject)]
+    changing = [r for r in results if r.changes]
+    assert [r for r in changing if not r.killed] == []
+    assert len(changing) >= 60
+    for check in {r.check for r in results}:
+        assert sum(r.check == check for r in changing) >= 6
+
+
+def test_a_check_that_fails_for_the_intact_construction_is_no_test():
+    subject = suite.subjects()[0]
+    broken = mutants.Subject(**{**vars(subject), "error": lambda _: (1.0, 0.0)})
+    with pytest.raises(ValueError, match="intact"):
+        next(mutants.damage(broken))

@@ -1,0 +1,178 @@
+"""Tiled IHA: the tilings themselves, the bank and the workspace for every size, costs, products, mutants."""
+
+import json
+from math import isqrt
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sympy import QQ
+
+from constructions.checks.mutants import damage
+from constructions.checks.oracles.convolution import exact_target
+from constructions.checks.result import exact_error, exact_operator_error
+from constructions.construction import Block, Construction
+from constructions.cpm3.tiled import workspace as tiled_workspace
+from constructions.cpm3.workspace import network, shift
+from constructions.filter_bank import tiled
+from constructions.filter_bank.paper import powers
+from constructions.suite import better
+from iha_theory import exact
+from iha_theory.operators.weights import to_layer
+from iha_theory.rounding import ceil_sqrt
+from synthetic.tasks.count_pairs import CountPairs
+from synthetic.tasks.filter_bank import power_blocks
+
+TILINGS = {9: (3, 2), 16: (4, 2), 25: (5, 3), 36: (6, 3), 49: (7, 3), 64: (8, 4), 100: (10, 4)}
+"""k: H and P."""
+
+
+def tiles_of(terms, projected=False):
+    heads = ceil_sqrt(terms)
+    return heads, tiled.tiling(-(-terms // heads), heads, heads, projected)
+
+
+def side(tiles):
+    return max(tile.side for tile in tiles)
+
+
+def test_tilings_cover_every_block_once():
+    for terms in range(1, 500):
+        heads, tiles = tiles_of(terms)
+        assert len(tiles) <= heads
+        assert (tiled.coverage(tiles, heads).flatten()[:terms] == 1).all()
+
+
+def test_the_least_pseudo_heads():
+    """T1: H P^2 >= k. With an output projection ceil(sqrt H) always; without it too, or one more (then T6's)."""
+    for terms in range(1, 500):
+        heads, tiles = tiles_of(terms)
+        _, projected = tiles_of(terms, projected=True)
+        assert heads * side(projected) ** 2 >= terms
+        assert side(projected) <= ceil_sqrt(heads)
+        s = isqrt(heads)
+        extra = s * s + s < heads < (s + 1) ** 2 and heads not in tiled.OVERLAPPING
+        assert side(projected) <= side(tiles) <= ceil_sqrt(heads) + extra
+        if terms == heads**2:
+            assert side(projected) == ceil_sqrt(heads)
+            assert side(tiles) == ceil_sqrt(heads) + extra
+
+
+def test_overlapping_tiles_are_exact_and_better_than_rectangles():
+    for heads, tiles in tiled.OVERLAPPING.items():
+        assert len(tiles) == heads
+        assert np.array_equal(tiled.coverage(tiles, heads), np.ones((heads, heads)))
+        rectangles = next(p for p in range(1, heads + 1) if (-(-heads // p)) ** 2 <= heads)
+        assert side(tiles) == ceil_sqrt(heads) == rectangles - 1
+        assert tiled.coverage(tiles, heads, absolute=True).max() == 3
+
+
+def test_cyclic_tiles_cover_once_or_twice():
+    for heads in range(1, 200):
+        tiles = tiled.cyclic(heads)
+        assert len(tiles) == heads
+        assert set(tiled.coverage(tiles, heads).flatten()) <= {1, 2}
+
+
+def test_attention_cost():
+    """Below 2.5 k N^2, where the paper's P = H takes H k."""
+    for terms, (heads, pseudo) in TILINGS.items():
+        construction = tiled.bank(powers(torch.eye(2, dtype=torch.float64)), terms, 1)
+        assert (construction.heads, construction.pseudo_heads) == (heads, pseudo)
+        maps = construction.layer.attention_maps
+        assert maps == heads * pseudo**2
+        assert terms <= maps < 2.5 * terms
+        assert maps < heads**3
+
+
+@settings(max_examples=30, deadline=None)
+@given(terms=st.integers(1, 20), size=st.integers(1, 4), width=st.integers(1, 2), seed=st.integers(0, 2**16))
+def test_bank_is_exact_for_any_matrix(terms, size, width, seed):
+    a = exact.matrix(np.random.default_rng(seed).integers(-2, 3, (size, size)), QQ)
+    construction = tiled.bank(powers(a), terms, width)
+    assert construction.heads == ceil_sqrt(terms)
+    assert exact_error(construction, list(power_blocks(a, terms))) == 0
+    wrong = [*list(power_blocks(a, terms))[:-1], exact.identity(size, QQ) * QQ(7, 2)]
+    assert exact_error(construction, wrong) > 0
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 5, 7, 8, 9, 10, 13, 20, 26, 37, 43])
+def test_workspace_is_exact(tokens):
+    construction = tiled_workspace(tokens, width=2)
+    assert construction.heads == ceil_sqrt(tokens)
+    assert exact_error(construction, [shift(tokens, t) for t in range(tokens)]) == 0
+
+
+@pytest.mark.parametrize(("tokens", "modulus", "coefficient"), [(7, 3, 8), (9, 5, 11), (13, 7, 15), (25, 4, -9)])
+def test_counts_of_the_whole_network(tokens, modulus, coefficient):
+    """The MLP on the tiled workspace counts as the task says, with flags and padding as well."""
+    generator = np.random.default_rng(tokens)
+    x = generator.integers(0, 50, (20, tokens))
+    expected = torch.from_numpy(CountPairs(modulus, coefficient).target(x))
+    assert torch.equal(network(tiled_workspace(tokens), modulus, coefficient)(torch.from_numpy(x)), expected)
+    present = torch.ones(20, tokens)
+    present[:, 2] = 0
+    flagged = network(tiled_workspace(tokens, width=2), modulus, coefficient, flags=True)
+    kept = [t for t in range(tokens) if t != 2]
+    shorter = torch.from_numpy(CountPairs(modulus, coefficient).target(x[:, kept]))
+    assert torch.equal(flagged(torch.from_numpy(x), present)[:, kept], shorter)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (1, 2), (2, 3), (3, 3), (5, 4), (8, 8)])
+def test_any_bank_of_products(a, b):
+    generator = torch.Generator().manual_seed(a + b)
+    tokens, width, outputs = 3, 2, 2
+
+    def integers(*shape):
+        return torch.randint(-3, 4, shape, generator=generator).double()
+
+    queries, keys, contents = integers(a, tokens, 5), integers(b, tokens, 5), integers(a, b, width, outputs)
+    weights = tiled.products(queries, keys, contents)
+    heads = max(a, b)
+    assert weights.num_heads == heads
+    assert weights.mixing.alpha_q.shape[2] <= ceil_sqrt(heads)
+    array = torch.einsum("aix,bjx,abco->iojc", queries, keys, contents).numpy()
+    readout = tuple(Block(str(o), o, 1) for o in range(outputs))
+    construction = Construction("products", "", to_layer(weights), readout, width)
+    assert exact_operator_error(construction, exact_target(array)) == 0
+
+
+def test_checks_hold():
+    results = [result for terms in (4, 9, 25, 49) for result in better.checks(terms)]
+    assert len({result.id for result in results}) == len(results) == 4 * 4 + 3 * 2
+    for result in results:
+        assert result.holds, result
+        assert result.heads == result.setting["lower_bound_heads"]
+        assert result.bound == 0 if result.tier == "exact" else 0 < result.bound < 1e-12
+    json.dumps([result.to_json() for result in results], allow_nan=False)
+    assert {result.tier for result in better.checks(4, exact_only=True)} == {"exact"}
+
+
+@pytest.mark.parametrize("terms", [64, 100])
+def test_large_sizes(terms):
+    results = {result.id.split("/")[0]: result for result in better.checks(terms)}
+    assert all(result.holds for result in results.values())
+    assert results["tiled-bank"].setting["maps_per_term"] < 2.5
+    assert results["projected-bank"].pseudo_heads == ceil_sqrt(ceil_sqrt(terms))
+
+
+def test_mutants_are_killed():
+    subjects = [s for s in better.subjects() if s.check.startswith("tiled")]
+    assert len(subjects) == 6
+    for subject in subjects:
+        results = list(damage(subject))
+        assert sum(result.changes for result in results) >= 12
+        assert all(result.killed for result in results if result.changes), subject.check
+
+
+def test_refusals():
+    for build in (
+        lambda: tiled.bank(powers(torch.eye(2, dtype=torch.float64)), 0, 1),
+        lambda: tiled.bank(powers(torch.eye(2, dtype=torch.float64)), 1, 0),
+        lambda: tiled_workspace(0),
+        lambda: tiled_workspace(1, 0),
+    ):
+        with pytest.raises(ValueError, match="at least 1"):
+            build()

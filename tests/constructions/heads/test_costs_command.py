@@ -1,0 +1,73 @@
+"""`iha-theory costs` as a user calls it."""
+
+import json
+
+import pytest
+
+from constructions.heads import costs as layer_costs
+from iha_theory.costs.formulas import LAYERS
+
+
+def test_json_has_formulas_counts_and_crossovers(call, tmp_path):
+    file = tmp_path / "new" / "costs.json"
+    code, out, _ = call("costs", "--tokens", "5", "--width", "2", "--terms", "4", "9", "--json", str(file))
+    content = json.loads(file.read_text())
+    assert code == 0
+    assert content["schema"] == "iha-theory/costs/1"
+    assert content["complete"]
+    rows = content["costs"]
+    assert {(r["task"], r["layer"], r["size"]) for r in rows} == {
+        (task, layer, size) for task, size in (("bank", 4), ("bank", 9), ("cpm3", 5)) for layer in LAYERS
+    }
+    for row in rows:
+        assert row["parameters_formula"] == row["parameters_counted"]
+        assert row["flops_formula"] == row["flops"] > 0
+        assert {"heads", "pseudo_heads", "attention_maps", "parameters_paper", "part"} <= row.keys()
+    (paper,) = (r for r in rows if r["layer"] == "mha" and r["part"] == "total")
+    assert (paper["parameters_paper"], paper["parameters_counted"]) == (4 * 125 + 25 - 5, 3 * 125 + 4 * 25 + 5)
+    assert {f["layer"] for f in content["formulas"]} == set(LAYERS)
+    for crossover in content["crossovers"]:
+        assert crossover["layer"] != "mha"
+        assert crossover["searched"] == 10**6
+    assert "iha, cpm3 total, parameters: first at N = 4, from N = 6 on" in out
+    assert "iha, bank d = 2, N = 5, FLOPs: never (proved for all sizes)" in out
+    assert "All 16 rows have" in out.splitlines()[-1]
+
+
+def test_json_to_standard_output_is_all_there_is(call):
+    code, out, err = call("costs", "--task", "cpm3", "--tokens", "4", "--json", "-")
+    assert code == 0
+    assert {row["task"] for row in json.loads(out)["costs"]} == {"cpm3"}
+    assert "All 8 rows" in err
+
+
+def test_a_wrong_formula_fails_the_command(call, monkeypatch):
+    real = layer_costs.cost
+    monkeypatch.setattr(layer_costs, "cost", lambda quantity, *sizes: real(quantity, *sizes) + (quantity == "flops"))
+    code, out, _ = call("costs", "--task", "bank", "--tokens", "3", "--terms", "2")
+    assert code == 1
+    assert "DIFFERS bank mha attention, N = 3, d = 1, k = 2: parameters 56, counted 56" in out
+    assert "4 of 4 rows DIFFER" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--task", "conv"],
+        ["--tokens", "0"],
+        ["--terms", "-1"],
+        ["--width", "0"],
+        ["--terms", "two"],
+        ["--task", "cpm3", "--terms", "4"],
+        ["--task", "cpm3", "--width", "2"],
+        ["--task", "cpm3", "--tokens", "129"],
+        ["--task", "bank", "--tokens", "1000000"],
+        ["--unknown"],
+    ],
+)
+def test_bad_usage_is_one_line(call, arguments):
+    code, out, err = call("costs", *arguments)
+    assert code == 2
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1
+    assert ": error: " in err

@@ -1,0 +1,35 @@
+"""Parameters: the least constant of E11."""
+
+import pytest
+
+from constructions.ledger.costs.parameters import cpm3_mha_printed, mlp_printed
+from iha_theory.costs.formulas import PAPER
+from iha_theory.rounding import ceil_sqrt
+
+
+def test_the_least_constant_of_e11(judged):
+    by_count = {case["counts"]: finding for case, finding in judged("E11").evidence[0].findings}
+    assert by_count["printed"].values["least_constant"] == pytest.approx(72 / 2**2.5)
+    assert by_count["built"].values["least_constant"] == pytest.approx(80 / 2**2.5)
+    assert {finding.values["attained_at"] for finding in by_count.values()} == {2}
+
+
+def test_the_printed_counts_by_hand():
+    """App. B.3 at N = 2, 3, 4, 10, worked out term by term: H = 2, 2, 2, 4."""
+    attention_mha = {2: 16 + 8, 3: 54 + 27, 4: 128 + 64, 10: 2000 + 1000}
+    mlp_mha = {2: 3 * 2 * 1 + 4, 3: 4 * 3 * 2 + 9, 4: 5 * 4 * 3 + 16, 10: 11 * 10 * 9 + 100}
+    mlp_iha = {2: 4 * 2 * 1 + 4, 3: 4 * 3 * 2 + 9, 4: 4 * 4 * 3 + 16, 10: 16 * 10 * 9 + 100}
+    for n, printed in attention_mha.items():
+        right = 2 * n * n * (n + 1) + n * (n + 1) + n * n * (n + 1)
+        assert cpm3_mha_printed(n).what == f"N = {n}: {printed + mlp_mha[n]} is not {right} counted"
+        for layer, mlp in (("mha", mlp_mha), ("iha", mlp_iha)):
+            assert mlp_printed(layer, n).values["printed"] == mlp[n]
+
+
+def test_the_printed_and_the_right_counts_agree_nowhere():
+    n = range(1, 1001)
+    assert [i for i in n if PAPER["mha attention"](i) == 2 * i * i * (i + 1) + i * (i + 1)] == []
+    for layer in ("mha", "iha"):
+        width = {i: i if layer == "mha" else ceil_sqrt(i) ** 2 for i in n}
+        short = {"mha": lambda i: i, "iha": lambda i: i * ceil_sqrt(i) ** 2}[layer]
+        assert [i for i in n if PAPER[f"{layer} mlp"](i) != i * i * (width[i] + 1) - short(i)] == []

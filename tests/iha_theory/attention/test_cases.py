@@ -1,0 +1,474 @@
+"""case 9 to 19, for every layer they apply to, with the values written there.
+
+Case 18 is in `test_interleaved`, the compiled part of 19 in `test_compile`.
+"""
+
+import io
+import math
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call, vmap
+
+from iha_theory.attention import InterleavedHeadAttention, TwoSimplicialAttention
+from iha_theory.attention.rotary import rotate
+
+from .layers import BY_NAME, DTYPES, LAYERS, PATTERNS, ROTARY, average, tokens
+
+F64 = torch.float64
+all_layers = pytest.mark.parametrize("row", LAYERS, ids=str)
+all_patterns = pytest.mark.parametrize("pattern", PATTERNS)
+normalised = pytest.mark.parametrize("pattern", ["softmax", "hard"])
+one_way_to_see_oneself = pytest.mark.parametrize("options", [{"window": 1}, {"mask": torch.eye(5, dtype=torch.bool)}])
+
+
+def options_of(options):
+    """Constructor options and call options."""
+    return {n: o for n, o in options.items() if n != "mask"}, {n: o for n, o in options.items() if n == "mask"}
+
+
+# Case 9: a token that sees only itself.
+
+
+def own_token(layer, x):
+    """x W_V W_O for each token, whatever the layer does with more than one."""
+    if hasattr(layer, "second"):
+        return own_token(layer.second, own_token(layer.first, x))
+    v = x @ layer.v_proj.weight.T
+    if hasattr(layer, "v2_proj"):
+        v = v * (x @ layer.v2_proj.weight.T)
+    if hasattr(layer, "num_kv_heads"):  # each key/value head serves num_heads / num_kv_heads heads
+        v = v.unflatten(-1, (layer.num_kv_heads, -1)).repeat_interleave(layer.num_heads // layer.num_kv_heads, -2)
+        v = v.flatten(-2)
+    return v if layer.out_proj is None else v @ layer.out_proj.weight.T
+
+
+@normalised
+@one_way_to_see_oneself
+@all_layers
+def test_case_9_own_token_only(row, options, pattern):
+    build, call = options_of(options)
+    layer = row.build(4, 2, pattern=pattern, **build)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if name == "lam":
+                parameter.zero_()
+            elif name.startswith("mix"):
+                parameter.copy_(torch.eye(2))
+    if isinstance(layer, InterleavedHeadAttention):
+        layer.reset_mixing("mha")
+    x = tokens(1, 5, 4)
+    got = layer(x, x, x, **call)
+    torch.testing.assert_close(got, own_token(layer, x), rtol=1e-12, atol=1e-12)
+
+
+@all_patterns
+@one_way_to_see_oneself
+@all_layers
+def test_case_9_token_3_changes_row_3_only(row, options, pattern):
+    build, call = options_of(options)
+    layer = row.build(4, 2, pattern=pattern, **build)
+    x = tokens(1, 5, 4)
+    y = x.clone()
+    y[0, 3] += 1
+    changed = (layer(x, x, x, **call) != layer(y, y, y, **call)).any(-1)[0]
+    assert changed.tolist() == [False, False, False, True, False]
+
+
+# Cases 10 and 11: averages of V with zero logits.
+
+CAUSAL_WINDOW_2 = torch.tensor([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]], dtype=F64)
+CAUSAL_3 = torch.tensor([[1, 0, 0], [1 / 2, 1 / 2, 0], [1 / 3, 1 / 3, 1 / 3]], dtype=F64)
+
+
+def averaged(row, values, pattern, call=None, **options):
+    """Output for zero logits and these values, all heads equal, as a vector over tokens."""
+    layer = average(row.build(4, 2, vdim=1, value_head_dim=1, out_proj=False, pattern=pattern, **options))
+    n = len(values)
+    ones, v = torch.ones(1, n, 4, dtype=F64), torch.tensor(values, dtype=F64).reshape(1, n, 1)
+    out = layer(ones, ones, v, **(call or {}))
+    assert out.shape == (1, n, 2)
+    torch.testing.assert_close(out[..., 0], out[..., 1])
+    return out[0, :, 0]
+
+
+def expected_average(row, matrix, values):
+    """The averaging matrix applied once, or twice by two layers."""
+    return torch.linalg.matrix_power(matrix, row.depth) @ torch.tensor(values, dtype=F64)
+
+
+@normalised
+@all_layers
+def test_case_10_window_counts_the_own_token(row, pattern):
+    values, causal = [1.0, 2.0, 3.0, 4.0], {"is_causal": True}
+    right = expected_average(row, CAUSAL_WINDOW_2, values)
+    if row.depth == 1:
+        assert right.tolist() == [1, 1.5, 2.5, 3.5]
+    torch.testing.assert_close(averaged(row, values, pattern, causal, window=2), right)
+    torch.testing.assert_close(averaged(row, values, pattern, causal, window=1), torch.tensor(values, dtype=F64))
+    torch.testing.assert_close(
+        averaged(row, values, pattern, causal, window=4), averaged(row, values, pattern, causal), rtol=0, atol=0
+    )
+    with pytest.raises(ValueError, match="window must be an integer of at least 1, got 0"):
+        averaged(row, values, pattern, causal, window=0)
+
+
+@normalised
+@pytest.mark.parametrize("causality", ["token", "virtual"])
+def test_case_10_a_query_sees_whole_tokens(causality, pattern):
+    """P = 2, window 2, not causal: a pseudo-query of token i weighs both copies of the tokens i-1, i, i+1, no other."""
+    layer = InterleavedHeadAttention(
+        4, 2, num_pseudo_heads=2, causality=causality, window=2, pattern=pattern, out_proj=False, dtype=F64
+    )
+    average(layer)
+    with torch.no_grad():
+        layer.v_proj.weight.copy_(torch.eye(4))  # so the output row is the row of weights
+    ones, each = torch.ones(1, 4, 4, dtype=F64), torch.eye(4, dtype=F64).unsqueeze(0)
+    near = torch.tensor([[3, 3, 0, 0], [2, 2, 2, 0], [0, 2, 2, 2], [0, 0, 3, 3]], dtype=F64) / 6
+    torch.testing.assert_close(layer(ones, ones, each)[0], near)
+
+
+@normalised
+@pytest.mark.parametrize("kind", ["bool", "float"])
+@all_layers
+def test_case_11_lower_triangle(row, kind, pattern):
+    values = [1.0, 2.0, 3.0]
+    mask = torch.ones(3, 3, dtype=torch.bool).tril()
+    if kind == "float":
+        mask = torch.zeros(3, 3).masked_fill(~mask, -math.inf)
+    right = expected_average(row, CAUSAL_3, values)
+    if row.depth == 1:
+        assert right.tolist() == [1, 1.5, 2]
+    torch.testing.assert_close(averaged(row, values, pattern, {"mask": mask}), right)
+    torch.testing.assert_close(averaged(row, values, pattern, {"is_causal": True}), right)
+
+
+@all_layers
+def test_case_11_other_masks_are_refused(row):
+    layer, x = row.build(), tokens(1, 3, 8)
+    lower = torch.ones(3, 3).tril()
+    with pytest.raises(ValueError, match=r"mask of dtype torch.float32 .* 0 \(may attend\) and -inf"):
+        layer(x, x, x, mask=lower)
+    for dtype in (torch.uint8, torch.int64):
+        with pytest.raises(TypeError, match=f"mask of dtype {dtype}: accepted are bool"):
+            layer(x, x, x, mask=lower.to(dtype))
+    with pytest.raises(ValueError, match="mask of dtype"):
+        layer(x, x, x, mask=torch.full((3, 3), math.nan))
+
+
+# Case 12: what is at a forbidden key.
+
+
+@all_patterns
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@all_layers
+def test_case_12_forbidden_keys(row, pattern, dtype):
+    """1e30 at a forbidden key changes nothing; what is not finite changes nothing or shows as NaN: the stated limit.
+
+    Two layers in float32 are part of the limit: 1e30 overflows in the first layer's row 3, a value of the second.
+    """
+    layer = row.build(pattern=pattern, dtype=dtype)
+    x = tokens(1, 4, 8, dtype=dtype)
+    right = layer(x, x, x, is_causal=True)[:, :3]
+    for bad in (1e30, math.nan, math.inf):
+        y = x.clone()
+        y[:, 3] = bad
+        got = layer(y, y, y, is_causal=True)[:, :3]
+        same = torch.isclose(got, right, rtol=1e-5, atol=1e-6)
+        if bad == 1e30 and (row.depth == 1 or dtype == torch.float64):
+            assert same.all()
+        else:
+            assert (same | got.isnan()).all()
+
+
+# Case 13: left padding.
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 8e-2}
+
+
+def check_finite(layer, x, out):
+    """Outputs and every gradient, on the way too, with a gradient at every output, small enough for float16."""
+    assert out.isfinite().all()
+    with torch.autograd.set_detect_anomaly(True):  # a NaN that a later step hides is an error
+        (out.float() * tokens(*out.shape, dtype=torch.float32)).mean().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+    assert (x.grad != 0).any()
+    for name, parameter in layer.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@all_patterns
+@all_layers
+def test_case_13_left_padding(row, pattern, dtype):
+    """[pad, pad, a, b, c]: the real rows equal [a, b, c] alone, the padded rows are 0, gradients are finite.
+
+    Hard attention in half precision may see ties that rounding made, so it is only checked for NaN there.
+    """
+    options = {"rotary": "token", "head_dim": 4} if row.rotary else {}
+    options |= {"num_pseudo_heads": 2} if row.kind is InterleavedHeadAttention else {}
+    layer = row.build(pattern=pattern, dtype=dtype, **options)
+    x = tokens(1, 5, 8, dtype=dtype)
+    real = torch.tensor([False, False, True, True, True])
+    padded = x.clone().requires_grad_()
+    got = layer(padded, padded, padded, mask=real.expand(5, 5), is_causal=True)
+    assert (got[:, :2] == 0).all()
+    alone = layer(x[:, 2:], x[:, 2:], x[:, 2:], is_causal=True)
+    if pattern != "hard" or dtype in (torch.float64, torch.float32):
+        scale = alone.detach().abs().max().item()
+        torch.testing.assert_close(got[:, 2:], alone, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale)
+    check_finite(layer, padded, got)
+    assert padded.grad is not None
+    assert (padded.grad[:, :2] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@all_patterns
+@all_layers
+def test_fully_masked_row_is_0_with_finite_gradients(row, pattern, dtype):
+    layer = row.build(pattern=pattern, dtype=dtype)
+    mask = torch.ones(2, 4, 4, dtype=torch.bool)
+    mask[0, 1] = False
+    mask[1] = False
+    x = tokens(2, 4, 8, dtype=dtype).requires_grad_()
+    out = layer(x, x, x, mask=mask)
+    assert (out[0, 1] == 0).all()
+    assert (out[1] == 0).all()
+    assert (out[0, 0] != 0).any()
+    check_finite(layer, x, out)
+
+
+# Case 14: dropout.
+
+
+@all_patterns
+@all_layers
+def test_case_14_dropout(row, pattern):
+    layer, without = row.build(dropout=0.5, pattern=pattern), row.build(dropout=0.0, pattern=pattern)
+    without.load_state_dict(layer.state_dict())
+    x = tokens(2, 6, 8)
+    right = without(x, x, x)
+    assert without.training
+    assert torch.equal(without.eval()(x, x, x), right)
+    assert not torch.allclose(layer(x, x, x), right)
+    layer.eval()
+    assert torch.equal(layer(x, x, x), right)
+    assert torch.equal(layer(x, x, x), right)
+
+
+@all_patterns
+@all_layers
+def test_case_14_dropout_keeps_the_mean(row, pattern):
+    """The output is linear in the weights that are dropped, so its mean over draws is the output without dropout."""
+    draws = 4000
+    layer = row.build(4, 2, dropout=0.25, pattern=pattern)
+    x = tokens(1, 3, 4)
+    right = layer.eval()(x, x, x)
+    many = layer.train()(*(x.expand(draws, -1, -1),) * 3)
+    error = (many.mean(0) - right[0]).abs()
+    assert (error <= 5 * many.std(0) / draws**0.5 + 1e-12).all()
+
+
+# Case 15: rotary positions.
+
+
+def test_case_15_rotary_in_bfloat16_at_300_positions():
+    """Rotation loses only the rounding of its result, half of 2^-7 relative, and no more at position 299 than at 0."""
+    x = tokens(300, 16, dtype=torch.bfloat16)
+    got = rotate(x, torch.arange(300), 10_000.0)
+    assert got.dtype == torch.bfloat16
+    exact = rotate(x.double(), torch.arange(300), 10_000.0)
+    assert ((got.double() - exact).abs() <= 2.0**-8 * exact.abs() + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", ["mha", "iha-P2-per_head-token"])
+def test_case_15_layers_in_bfloat16_at_300_virtual_positions(name):
+    options = {"rotary": "virtual", "head_dim": 4}
+    low = BY_NAME[name].build(dtype=torch.bfloat16, **options)
+    high = BY_NAME[name].build(**options)
+    high.load_state_dict(low.state_dict())
+    n = 150 if "P2" in name else 300
+    x = tokens(1, n, 8, dtype=torch.bfloat16)
+    got, exact = low(x, x, x, is_causal=True).double(), high(*(x.double(),) * 3, is_causal=True)
+    error = (got - exact).norm(dim=-1) / exact.norm(dim=-1).mean()
+    assert error.max() < 0.1  # a rotation by a position that bfloat16 rounds (257 -> 256) misses by more than 1
+    assert error[0, 200 if n == 300 else 100 :].mean() < 0.03
+
+
+@pytest.mark.parametrize(("row", "rotary"), ROTARY, ids=str)
+def test_case_15_only_differences_of_positions_matter(row, rotary):
+    layer = row.build(rotary=rotary, head_dim=4)
+    x = tokens(1, 3, 8)
+    plain = layer(x, x, x, is_causal=True)
+
+    def at(*positions):
+        return layer(x, x, x, is_causal=True, positions=torch.tensor(positions))
+
+    torch.testing.assert_close(at(0, 1, 2), plain, rtol=0, atol=0)
+    torch.testing.assert_close(at(5, 6, 7), plain, rtol=1e-11, atol=1e-12)
+    assert not torch.allclose(at(0, 2, 4), plain, rtol=1e-3)
+    longer = tokens(1, 50, 8)
+    assert layer(longer, longer, longer).shape == (1, 50, 8)
+    with pytest.raises(ValueError, match="head_dim must be even, got 3"):
+        row.build(rotary=rotary, head_dim=3)
+
+
+def test_case_15_virtual_order_is_token_major():
+    """Causal by virtual order, zero logits, P = 2: pseudo-query j of token n (from 0) sees 2 n + j virtual tokens."""
+    layer = InterleavedHeadAttention(
+        4, 2, num_pseudo_heads=2, causality="virtual", collapse="per_head", vdim=1, value_head_dim=1, out_proj=False
+    )
+    average(layer)
+    ones, v = torch.ones(1, 3, 4), torch.tensor([1.0, 2.0, 4.0]).reshape(1, 3, 1)
+    out = {}
+    for j in range(2):
+        with torch.no_grad():
+            layer.alpha_v.fill_(0).copy_(torch.eye(2).unsqueeze(-1).expand(2, 2, 2))
+            layer.collapse.zero_()[:, j] = 1
+        out[j] = layer(ones, ones, v, is_causal=True)[0, :, 0]
+    torch.testing.assert_close(out[0], torch.tensor([1, (1 + 1 + 2) / 3, (1 + 1 + 2 + 2 + 4) / 5]))
+    torch.testing.assert_close(out[1], torch.tensor([1, (1 + 1 + 2 + 2) / 4, (1 + 1 + 2 + 2 + 4 + 4) / 6]))
+
+
+# Case 16: a hidden key.
+
+
+@all_patterns
+@all_layers
+def test_case_16_hidden_key(row, pattern):
+    layer = row.build(pattern=pattern)
+    x = tokens(1, 4, 8)
+    other = x.clone()
+    other[:, 0] = 3.0
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[:, 0] = False
+    for key, value in ((other, x), (x, other)):
+        assert torch.equal(layer(x, key, value, mask=mask), layer(x, x, x, mask=mask))
+        assert not torch.allclose(layer(x, key, value), layer(x, x, x))
+    if row.depth == 1:
+        torch.testing.assert_close(layer(x, x, x, mask=mask), layer(x, x[:, 1:], x[:, 1:]), rtol=1e-10, atol=1e-12)
+
+
+def test_case_16_causal_pairs():
+    """Row i of a causal 2-simplicial layer weighs (i+1)^2 pairs; one value coordinate a pair reads the weights out."""
+    n = 4
+    layer = TwoSimplicialAttention(n, 1, value_head_dim=n * n, out_proj=False, dtype=F64)
+    pairs = torch.eye(n * n, dtype=F64).reshape(n, n, n * n)
+    with torch.no_grad():
+        layer.q_proj.weight.zero_()
+        layer.v_proj.weight.copy_(pairs.sum(1).T)
+        layer.v2_proj.weight.copy_(pairs.sum(0).T)
+    x = torch.eye(n, dtype=F64).unsqueeze(0)
+    weights = layer(x, x, x, is_causal=True)[0].reshape(n, n, n)
+    for i in range(n):
+        right = torch.zeros(n, n, dtype=F64)
+        right[: i + 1, : i + 1] = 1 / (i + 1) ** 2
+        torch.testing.assert_close(weights[i], right)
+
+
+# Case 17: differential attention.
+
+
+@all_patterns
+def test_case_17_differential(pattern):
+    layer = BY_NAME["differential"].build(pattern=pattern)
+    first = BY_NAME["mha"].build(pattern=pattern)
+    x = tokens(2, 5, 8)
+    with torch.no_grad():
+        for name in ("q_proj", "k_proj"):
+            getattr(first, name).weight.copy_(getattr(layer, name).weight.chunk(2)[0])
+        for name in ("v_proj", "out_proj"):
+            getattr(first, name).weight.copy_(getattr(layer, name).weight)
+        layer.lam.zero_()
+        torch.testing.assert_close(layer(x, x, x), first(x, x, x), rtol=1e-12, atol=1e-12)
+        layer.lam.fill_(0.3)
+        assert not torch.allclose(layer(x, x, x), first(x, x, x))
+        for name in ("q_proj", "k_proj"):
+            weight = getattr(layer, name).weight
+            weight.copy_(weight.chunk(2)[0].repeat(2, 1))
+        layer.lam.fill_(1.0)
+    out = layer(x, x, x, is_causal=True)
+    assert out.abs().max() < 1e-14  # two equal products may be rounded apart by where they stand in a batch
+    out.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in layer.parameters())
+
+
+def test_case_17_lambda_is_learned():
+    layer = BY_NAME["differential"].kind(8, 4, lambda_init=0.2)
+    assert layer.lam.tolist() == pytest.approx([0.2] * 4)
+    x = tokens(1, 5, 8).float()
+    layer(x, x, x).pow(2).sum().backward()
+    assert (layer.lam.grad != 0).all()
+
+
+# Case 19: derivatives and transforms (torch.compile: test_compile).
+
+
+@all_patterns
+@all_layers
+def test_case_19_gradgradcheck(row, pattern):
+    """First and second derivatives by inputs and every parameter; hard attention has them by the values only."""
+    small = row.build(2, 2, head_dim=2, value_head_dim=1, pattern=pattern)
+    names = [n for n, _ in small.named_parameters()]
+    parameters = [p.detach().requires_grad_() for p in small.parameters()]
+    x, y, z = (tokens(1, 3, 2, seed=s).requires_grad_() for s in range(3))
+    mask = torch.tensor([[1, 0, 0], [0, 0, 0], [1, 1, 1]], dtype=torch.bool)
+
+    def call(x, y, z, *values):
+        return functional_call(small, dict(zip(names, values, strict=True)), (x, y, z), {"mask": mask})
+
+    if pattern == "hard":
+        assert gradcheck(lambda z: call(x.detach(), y.detach(), z, *(p.detach() for p in parameters)), (z,))
+    else:
+        assert gradcheck(call, (x, y, z, *parameters), fast_mode=True)
+        assert gradgradcheck(call, (x, y, z, *parameters), fast_mode=True)
+
+
+@all_patterns
+@pytest.mark.parametrize("call", [{}, {"is_causal": True}, {"mask": torch.eye(4, dtype=torch.bool).flip(0)}])
+@all_layers
+def test_case_19_vmap(row, pattern, call):
+    layer = row.build(pattern=pattern)
+    x = tokens(3, 2, 4, 8)
+    got = vmap(lambda x: layer(x, x, x, **call))(x)
+    one_by_one = torch.stack([layer(one, one, one, **call) for one in x])
+    torch.testing.assert_close(got, one_by_one, rtol=1e-11, atol=1e-12)
+
+
+@all_layers
+def test_case_19_vmap_over_the_content_of_shared_positions(row):
+    layer = row.build()
+    pos, x = tokens(1, 4, 8), tokens(3, 2, 4, 8)
+    got = vmap(lambda x: layer(pos, pos, x))(x)
+    torch.testing.assert_close(got, layer(pos, pos, x.flatten(0, 1)).unflatten(0, (3, 2)), rtol=1e-11, atol=1e-12)
+
+
+# Case 27, the part that layers have: weights saved and loaded.
+
+
+@all_layers
+def test_saved_weights_give_the_same_layer(row):
+    layer = row.build(seed=1)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    other = row.build(seed=2)
+    x = tokens(1, 4, 8)
+    assert not torch.equal(other(x, x, x), layer(x, x, x))
+    other.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(other(x, x, x), layer(x, x, x))
+
+
+@pytest.mark.parametrize("source", LAYERS, ids=str)
+def test_weights_of_another_kind_are_refused(source):
+    """Never silently random: another kind of layer's weights do not load, unless all names and shapes are the same."""
+    weights = source.build().state_dict()
+    for target in LAYERS:
+        layer = target.build()
+        if {n: p.shape for n, p in weights.items()} == {n: p.shape for n, p in layer.state_dict().items()}:
+            assert target.kind is source.kind
+            continue
+        with pytest.raises(RuntimeError, match=r"Missing key|Unexpected key|size mismatch"):
+            layer.load_state_dict(weights)
