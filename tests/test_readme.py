@@ -29,6 +29,10 @@ def run(arguments, cwd):
     return done.stdout
 
 
+def test_it_is_short():
+    assert len(README.splitlines()) <= 150
+
+
 def test_the_two_set_up_commands_are_there():
     assert [command for command, _ in commands()][:2] == [
         "pip install uv && uv run iha-theory verify",

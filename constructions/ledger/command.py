@@ -26,7 +26,8 @@ examples:
   iha-theory claims E1 T14                   a page for each
   iha-theory claims --list                   ids and statements; checks nothing
   iha-theory claims --json claims.json
-  iha-theory claims --update README.md       makes the table in the README anew
+  iha-theory claims --update docs/ledger.md README.md
+                                             makes the table and the README's digest anew
 
 exit codes: 0 every verdict is sound (what is ours holds; what does not hold of the paper's is repaired by a form that
 does), 1 not, 2 bad usage.
@@ -43,7 +44,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("ids", nargs="*", metavar="ID", help="which statements; default all")
     parser.add_argument("--list", action="store_true", help="list the statements without checking them")
     parser.add_argument("--pages", action="store_true", help="a page for each statement (default if ids are given)")
-    parser.add_argument("--update", metavar="FILE", type=Path, help="make the table of statements in this file anew")
+    parser.add_argument(
+        "--update", metavar="FILE", type=Path, nargs="+", help="make the table or digest of statements in these anew"
+    )
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
@@ -63,7 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.update is not None:
         if arguments.ids:
             raise ValueError("--update makes the whole table: leave the ids out")
-        page.updated(arguments.update.read_text(encoding="utf-8"), [])  # a file without a table is refused here
+        for file in arguments.update:
+            page.updated(file.read_text(encoding="utf-8"), [])  # a file without marks is refused here
     judgements: list[ledger.Judgement] = []
     started = time.monotonic()
     with output.kept(arguments.json, "claims", lambda: {"claims": [j.to_json() for j in judgements]}):
@@ -73,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
         out.print("\n\n".join(page.page(j) for j in judgements) + "\n", soft_wrap=True, markup=False)
     else:
         out.print(_table(judgements))
-    if arguments.update is not None:
-        changed = page.update(arguments.update, judgements)
-        out.print(f"{arguments.update}: {'made anew' if changed else 'was up to date'}", soft_wrap=True)
+    for file in arguments.update or ():
+        changed = page.update(file, judgements)
+        out.print(f"{file}: {'made anew' if changed else 'was up to date'}", soft_wrap=True)
     unsound = [j.statement.id for j in judgements if not j.sound]
     for name in unsound:
         out.print(f"NOT SOUND {name}: see iha-theory claims {name}", soft_wrap=True)
@@ -91,9 +95,7 @@ def _table(judgements: list[Any]) -> Any:
 
 
 def _summary(judgements: list[Any], seconds: float) -> str:
-    from constructions.ledger.page import VERDICTS
+    from constructions.ledger.page import counts
 
-    counts = [(text, sum(j.verdict == verdict for j in judgements)) for verdict, text in VERDICTS.items()]
     cases = sum(len(e.findings) for j in judgements for e in j.evidence)
-    found = ", ".join(f"{n} {text}" for text, n in counts if n)
-    return f"{len(judgements)} statements, {cases} cases: {found} ({seconds:.0f} s)."
+    return f"{len(judgements)} statements, {cases} cases: {counts(judgements)} ({seconds:.0f} s)."

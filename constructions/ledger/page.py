@@ -1,12 +1,13 @@
-"""Statements as text: a page for each, and the README's table."""
+"""Statements as text: a page for each, the table of docs/ledger.md, and the README's digest of it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from constructions.ledger.statement import Evidence, Judgement, Verdict
 
-BEGIN, END = "<!-- claims: made by `iha-theory claims --update README.md` -->", "<!-- end of claims -->"
+TELLING = ("E1", "E5", "E12", "P-cpm3-separation", "T14b")
+"""The statements that the digest shows."""
 
 VERDICTS: dict[Verdict, str] = {
     "holds": "holds",
@@ -54,6 +55,18 @@ def _case(case: dict) -> str:
     return ", ".join(f"{name} = {value}" for name, value in case.items())
 
 
+def counts(judgements: Sequence[Judgement]) -> str:
+    """How many statements have each verdict, in words."""
+    found = [(text, sum(j.verdict == verdict for j in judgements)) for verdict, text in VERDICTS.items()]
+    return ", ".join(f"{n} {text}" for text, n in found if n)
+
+
+def digest(judgements: Sequence[Judgement]) -> str:
+    """The counts by verdict, and the rows of `TELLING`, as Markdown."""
+    telling = [j for j in judgements if j.statement.id in TELLING]
+    return f"{len(judgements)} statements: {counts(judgements)}.\n\n{table(telling)}"
+
+
 def table(judgements: Sequence[Judgement]) -> str:
     """The statements as a Markdown table."""
     rows = ["| | statement | verdict | |", "|---|---|---|---|"]
@@ -74,20 +87,26 @@ def remark(judgement: Judgement) -> str:
     return ""
 
 
+PARTS: dict[str, Callable[[Sequence[Judgement]], str]] = {"table": table, "digest": digest}
+"""What a file may hold: <!-- claims, table: ... -->, the text that is made, <!-- end of claims -->."""
+
+
 def updated(text: str, judgements: Sequence[Judgement]) -> str:
-    """A text with the table between its two marks made anew.
+    """A text with the parts between their marks made anew.
 
     Raises:
-        ValueError: the marks are not in the text, each once.
+        ValueError: no marks in the text, or a part that is not known.
     """
-    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
-    if len(pattern.findall(text)) != 1:
-        raise ValueError(f"expected one table between the lines {BEGIN!r} and {END!r}")
-    return pattern.sub(lambda _: f"{BEGIN}\n{table(judgements)}\n{END}", text)
+    marked = re.compile("(<!-- claims, ([a-z]+): .*? -->\n).*?(<!-- end of claims -->)", re.DOTALL)
+    found = {match[2] for match in marked.finditer(text)}
+    if not found or not found <= PARTS.keys():
+        names = " or ".join(f"<!-- claims, {name}: ... -->" for name in PARTS)
+        raise ValueError(f"expected {names}, and <!-- end of claims --> after it, each in a line of its own")
+    return marked.sub(lambda match: f"{match[1]}{PARTS[match[2]](judgements)}\n{match[3]}", text)
 
 
 def update(path: Path, judgements: Sequence[Judgement]) -> bool:
-    """Makes the table in a file anew; says whether it was stale.
+    """Makes the parts of a file anew; says whether they were stale.
 
     Raises:
         ValueError: as `updated`.

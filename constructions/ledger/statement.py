@@ -11,7 +11,9 @@ case of a box, smallest first:
 
 The counterexample reported is the first one, so the smallest in the order of the box. A claim names **mutants**: other
 constants for its test (a wrong exponent, sign or number), each of which must be refused in some case of the box.
-Otherwise the test could not fail. Tests search a wider box with hypothesis.
+Otherwise the test could not fail. A claim that fails in every case names **mends** instead, constants that make it
+right, each of which must hold in every case: otherwise the test could not say yes. Tests search a wider box with
+hypothesis.
 """  # noqa: E501
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,14 +52,15 @@ class Claim:
 
     text: in words. test: called with a case's values by name, and a mutant's constants. cases: name -> values, the
     smallest first; the box is gone through in the order of `itertools.product`. given: the claim's own hypothesis;
-    cases without it are no cases. mutants: name -> constants that make the test a wrong claim. wider: the box that
-    hypothesis searches in tests; default `cases`.
+    cases without it are no cases. mutants: name -> constants that make the test a wrong claim; mends: a right one, for
+    a claim that fails in every case. wider: the box that hypothesis searches in tests; default `cases`.
     """
 
     text: str
     test: Callable[..., Finding]
     cases: Box
-    mutants: Mapping[str, Mapping[str, Any]]
+    mutants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    mends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     given: Callable[..., bool] = lambda **case: True
     wider: Box | None = None
 
@@ -122,14 +125,14 @@ class Evidence:
         return tuple((case, finding) for case, finding in self.findings if not finding.holds)
 
     def to_json(self) -> dict[str, Any]:
-        """role, claim, number of cases and of failures, some of the findings, and the names of the mutants."""
+        """role, claim, number of cases and of failures, some of the findings, the names of the mutants and mends."""
         return {
             "role": self.role,
             "claim": self.claim.text,
             "cases": len(self.findings),
             "failures": len(self.failures),
             "found": [_finding_json(case, finding) for case, finding in self.shown],
-            "mutants": list(self.claim.mutants),
+            "mutants": [*self.claim.mutants, *self.claim.mends],
         }
 
     @property
@@ -225,7 +228,7 @@ def judge(statement: Statement) -> Judgement:
 
 
 def check(role: str, claim: Claim, **constants: Any) -> Evidence:
-    """A claim's findings in all its cases; `constants` are a mutant's.
+    """A claim's findings in all its cases; `constants` are a mutant's or a mend's.
 
     Raises:
         ValueError: no case.

@@ -35,14 +35,19 @@ def _map_ratio(layer: str, tokens: int, width: int, terms: int) -> tuple[int, in
     return ours, theirs, Fraction(ours, theirs)
 
 
-def fewer_heads_cost_less(tokens: int, width: int, terms: int, layer: str = "iha") -> Finding:
-    """The attention of ceil(sqrt k) heads takes no more FLOPs than that of MHA's k."""
-    ours, theirs, ratio = _map_ratio(layer, tokens, width, terms)
-    what = (
-        f"k = {terms}, N = {tokens}, d = {width}: {ceil_sqrt(terms)} heads take {ours} FLOPs in {ceil_sqrt(terms) ** 3}"
-        f" maps, MHA's {terms} heads {theirs} in {terms} maps: {float(ratio):.2f} times"
+def fewer_heads_cost_less(tokens: int, width: int, terms: int, *, layer: str = "iha") -> Finding:
+    """The attention of ceil(sqrt k) heads takes no more FLOPs than that of MHA's k. layer: "mha" for MHA heads."""
+    heads = ceil_sqrt(terms)
+    ours, theirs = (
+        _map_flops(layer, tokens, width, terms if layer == "iha" else heads),
+        _map_flops("mha", tokens, width, terms),
     )
-    return Finding(ratio <= 1, what, {"iha": ours, "mha": theirs})
+    maps = heads**3 if layer == "iha" else heads
+    what = (
+        f"k = {terms}, N = {tokens}, d = {width}: {heads} heads take {ours} FLOPs in {maps} maps, "
+        f"MHA's {terms} heads {theirs} in {terms} maps: {ours / theirs:.2f} times"
+    )
+    return Finding(ours <= theirs, what, {"iha": ours, "mha": theirs})
 
 
 def tiled_cost(
@@ -165,7 +170,7 @@ STATEMENTS = (
             test=fewer_heads_cost_less,
             cases=_BANKS,
             given=lambda tokens, width, terms: terms >= 2,
-            mutants={},
+            mends={"one map a head": {"layer": "mha"}},
         ),
         repaired=Claim(
             text="with P about sqrt H (T6) IHA's attention takes at most 8/3 (N + dH) / (N + d) times the FLOPs of "

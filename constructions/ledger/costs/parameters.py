@@ -1,6 +1,6 @@
 """Parameters: what the paper counts, against `numel()` of the layers that are built (App. B.2 and B.3)."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from constructions.cpm3.workspace import CountPairsNetwork
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.costs.crossovers import fewer
-from iha_theory.costs.formulas import PAPER
 from iha_theory.rounding import ceil_sqrt
 
 BUILT = 12
@@ -90,16 +89,21 @@ def cpm3_iha_attention(tokens: int, values_power: int = 2, mixing: int = 4) -> F
     return _compare(printed, _network_count("iha", tokens, "attention"), f"N = {tokens}")
 
 
-def cpm3_mha_printed(tokens: int) -> Finding:
-    """2 N^3 + N^3 + (N + 1) N (N - 1) + N^2."""
-    printed = PAPER["mha attention"](tokens) + PAPER["mha mlp"](tokens)
-    return _compare(printed, _network_count("mha", tokens, "total"), f"N = {tokens}")
+def cpm3_mha(
+    tokens: int, *, values_power: int = 1, inputs: int = 1, slots: int = 0, different: bool = False
+) -> Finding:
+    """2 N^2 (N + 1) + N (N + 1) + N^2 (N + 1).
+
+    values_power: of N in N (N + 1). inputs: beside the positions. slots: spare ones in the workspace. different: hidden
+    units for pairs with j1 != j2 only.
+    """
+    attention = (2 * tokens**2 + tokens**values_power) * (tokens + inputs)
+    total = attention + (tokens + slots) * _pairs(tokens, different) + tokens**2
+    return _compare(total, _network_count("mha", tokens, "total"), f"N = {tokens}")
 
 
-def cpm3_mha_right(tokens: int, values_power: int = 1, inputs: int = 1) -> Finding:
-    """2 N^2 (N + 1) + N (N + 1) + N^2 (N + 1)."""
-    right = 2 * tokens**2 * (tokens + inputs) + tokens**values_power * (tokens + 1) + tokens**2 * (tokens + 1)
-    return _compare(right, _network_count("mha", tokens, "total"), f"N = {tokens}")
+def _pairs(tokens: int, different: bool) -> int:
+    return tokens * (tokens - 1) if different else tokens**2
 
 
 def cpm3_saving(part: str, sizes: tuple[int, int], layer: str = "iha") -> Finding:
@@ -117,26 +121,25 @@ def cpm3_saving(part: str, sizes: tuple[int, int], layer: str = "iha") -> Findin
     return Finding(True, f"{part}: IHA has fewer parameters at every N from {first} to {last}")
 
 
-def mlp_printed(layer: str, tokens: int) -> Finding:
-    """H^2 N (N - 1) + N^2 (IHA), (N + 1) N (N - 1) + N^2 (MHA); and what N (N - 1) hidden units count."""
+def mlp_count(layer: str, tokens: int, *, width: str = "own", slots: int = 0, different: bool = False) -> Finding:
+    """N^2 (W + 1) parameters, with W = N for MHA and H^2 for IHA; and what the hidden units find at x = 0.
+
+    width: "tokens" for W = N. slots: spare ones in MHA's workspace. different: N (N - 1) units, for j1 != j2.
+    """
     mlp = _network(layer, tokens).mlp
     assert isinstance(mlp, PairCount)
-    printed, counted = PAPER[f"{layer} mlp"](tokens), count(mlp)
+    own = ceil_sqrt(tokens) ** 2 if layer == "iha" and width == "own" else tokens
+    units = _pairs(tokens, different)
+    claimed, counted = (own + slots * (layer == "mha")) * units + tokens**2, count(mlp)
     workspace = torch.zeros(1, mlp.pairs.in_features, dtype=torch.float64)
     hidden = torch.relu(1 - mlp.pairs(workspace).remainder(mlp.modulus)).view(tokens, tokens)
-    without = int((hidden.sum() - hidden.trace()).item())
+    found = int((hidden.sum() - different * hidden.trace()).item())
     what = (
-        f"N = {tokens}: {printed} printed, {counted} built; on x = 0, where all {tokens**2} ordered pairs count, the"
-        f" N (N - 1) = {tokens * (tokens - 1)} units with j1 != j2 find {without}"
+        f"N = {tokens}: {claimed} {'printed' if different else 'claimed'}, {counted} built; on x = 0, where all "
+        f"{tokens**2} ordered pairs count, the {'N (N - 1)' if different else 'N^2'} = {units} units "
+        f"{'with j1 != j2 ' if different else ''}find {found}"
     )
-    return Finding(printed == counted and without == tokens**2, what, {"printed": printed, "counted": counted})
-
-
-def mlp_right(layer: str, tokens: int, pairs: str = "ordered", width: str = "own") -> Finding:
-    """N^2 (W + 1), with W = N for MHA and H^2 for IHA."""
-    units = tokens**2 if pairs == "ordered" else tokens * (tokens - 1)
-    workspace = tokens if layer == "mha" or width == "tokens" else ceil_sqrt(tokens) ** 2
-    return _compare(units * (workspace + 1), count(_network(layer, tokens).mlp), f"{layer}, N = {tokens}")
+    return Finding(claimed == counted and found == tokens**2, what, {"printed": claimed, "counted": counted})
 
 
 def total_bound(counts: str, largest: int, constant: int = 37, twice_exponent: int = 5) -> Finding:
@@ -178,16 +181,21 @@ STATEMENTS = (
         source="App. B.3",
         claim=Claim(
             text="the MHA network for CPM-3 has 2N^3 + N^3 parameters in attention and (N+1)N(N-1) + N^2 in the MLP",
-            test=cpm3_mha_printed,
+            test=partial(cpm3_mha, values_power=2, inputs=0, slots=1, different=True),
             cases={"tokens": _TOKENS},
-            mutants={},
+            mends={"the built layer's": {"values_power": 1, "inputs": 1, "slots": 0, "different": False}},
         ),
         repaired=Claim(
             text="the MHA network for CPM-3 has 2N^2 (N+1) parameters in queries and keys, N (N+1) in values, N^2 "
             "(N+1) in the MLP",
-            test=cpm3_mha_right,
+            test=cpm3_mha,
             cases={"tokens": _TOKENS},
-            mutants={"values N^3": {"values_power": 3}, "queries and keys without content": {"inputs": 0}},
+            mutants={
+                "values N^2 (N+1)": {"values_power": 2},
+                "no content": {"inputs": 0},
+                "a spare slot": {"slots": 1},
+                "pairs with j1 != j2": {"different": True},
+            },
             wider={"tokens": range(1, 33)},
         ),
         note="The printed total is 4N^3 + N^2 - N, the right one 3N^3 + 4N^2 + N; they are equal for no N, since"
@@ -296,16 +304,20 @@ STATEMENTS = (
         claim=Claim(
             text="the MLP that enumerates the pairs of CPM-3 has H^2 N(N-1) + N^2 parameters (IHA), (N+1)N(N-1) + N^2 "
             "(MHA)",
-            test=mlp_printed,
+            test=partial(mlp_count, slots=1, different=True),
             cases={"tokens": _TOKENS, "layer": ("iha", "mha")},
-            mutants={},
+            mends={"all pairs, no spare slot": {"slots": 0, "different": False}},
         ),
         repaired=Claim(
             text="the MLP that enumerates the pairs has N^2 (W+1) parameters, W the width of the workspace: H^2 for "
             "IHA, N for MHA",
-            test=mlp_right,
+            test=mlp_count,
             cases={"tokens": _TOKENS, "layer": ("iha", "mha")},
-            mutants={"pairs with j1 != j2": {"pairs": "different"}, "W = N for IHA": {"width": "tokens"}},
+            mutants={
+                "pairs with j1 != j2": {"different": True},
+                "W = N for IHA": {"width": "tokens"},
+                "W = N + 1 for MHA": {"slots": 1},
+            },
             wider={"layer": ("iha", "mha"), "tokens": range(1, 33)},
         ),
         note="j1 = j2 is allowed, so there are N^2 ordered pairs and hidden units, not N(N-1); N^2 output weights are"

@@ -31,7 +31,7 @@ STATEMENTS = (
             test=within_abstract,
             cases={"tokens": tuple(RULER), "gain": tuple(RULER.values())},
             given=lambda tokens, gain: RULER[tokens] == gain,
-            mutants={},
+            mends={"10 to 112%": {"most": 112}},
         ),
         repaired=Claim(
             text="the numbers can agree only if the abstract means points, on some baseline accuracy of at most 100%",

@@ -86,7 +86,7 @@ STATEMENTS = (
             text="the worked example x = (1, 2, 3), G = 10 > 2M has counts (3, 3, 3), and order matters in it",
             test=partial(worked_example, order=True),
             cases={"coefficient": (10,)},
-            mutants={},
+            mends={"counts (6, 3, 6)": {"counts": (6, 3, 6)}},
         ),
         repaired=Claim(
             text="some M with G > 2M gives the example's counts (3, 3, 3), and order matters for none that does",

@@ -200,7 +200,7 @@ STATEMENTS = (
             text="for N = 4 and the printed P, (P X)_n = X_(n-1), the workspace row of token 1 reads 1, 2, 3, 4",
             test=partial(direction, step=-1),
             cases={"tokens": (4,), "layer": LAYERS},
-            mutants={},
+            mends={"the other direction": {"step": 1}},
         ),
         repaired=Claim(
             text="with (P X)_n = X_(n+1) the workspace row of token n reads n, n + 1, ..., N, 1, ..., n - 1",

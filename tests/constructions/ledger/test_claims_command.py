@@ -5,6 +5,7 @@ import json
 import pytest
 
 from constructions import ledger
+from constructions.ledger import page
 
 
 def test_a_page_has_verdict_counterexample_and_repair(call):
@@ -45,21 +46,26 @@ def test_the_list_checks_nothing_and_shows_every_statement(call):
 def test_a_table_is_made_anew_and_other_text_stays(call, tmp_path, monkeypatch):
     chosen = ledger.select(["E7"])
     monkeypatch.setattr(ledger, "statements", lambda: chosen)
-    begin, end = "<!-- claims: made by `iha-theory claims --update README.md` -->", "<!-- end of claims -->"
-    file = tmp_path / "page.md"
-    file.write_text(f"before\n{begin}\nstale row\n{end}\nafter\n")
-    assert call("claims", "--update", str(file))[0] == 0
-    text = file.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "| E7 |" in text
-    assert "stale row" not in text
-    assert "up to date" in call("claims", "--update", str(file))[1]
+    monkeypatch.setattr(page, "TELLING", ())
+    files = [tmp_path / "table.md", tmp_path / "digest.md"]
+    for file in files:
+        file.write_text(f"before\n<!-- claims, {file.stem}: made -->\nstale row\n<!-- end of claims -->\nafter\n")
+    assert call("claims", "--update", *map(str, files))[0] == 0
+    table, digest = (file.read_text() for file in files)
+    for text in (table, digest):
+        assert text.startswith("before\n<!-- claims, ")
+        assert text.endswith("\n<!-- end of claims -->\nafter\n")
+        assert "stale row" not in text
+    assert "| E7 |" in table
+    assert "| E7 |" not in digest
+    assert "1 statements: 1 does not hold as printed." in digest
+    assert call("claims", "--update", *map(str, files))[1].count("up to date") == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("--update", "docs/results.md"), "<!-- claims, table: ... --> or <!-- claims, digest: ... -->"),
         (("E99",), "unknown statement 'E99'"),
         (("--update", "nowhere.md"), "nowhere.md"),
         (("E1", "--update", "README.md"), "leave the ids out"),

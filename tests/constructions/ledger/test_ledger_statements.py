@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from constructions.ledger import judge, page, refused, select, statements
+from constructions.ledger import check, judge, page, refused, select, statements
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
 
 ROOT = Path(__file__).parents[3]
@@ -116,10 +116,19 @@ def test_the_assumption_is_what_decides(name, judged):
     assert any(holds and not met for holds, met in findings) == (name in SUFFICIENT)
 
 
-def test_the_readme_has_the_ledger_as_it_is(judged):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("file", "part"), [("docs/ledger.md", "table"), ("README.md", "digest")])
+def test_the_pages_have_the_ledger_as_it_is(file, part, judged):
+    text = (ROOT / file).read_text(encoding="utf-8")
     judgements = [judged(s.id) for s in STATEMENTS]
-    assert page.updated(text, judgements) == text, "run: iha-theory claims --update README.md"
+    assert f"<!-- claims, {part}: made by `iha-theory claims --update {file}` -->" in text
+    assert page.updated(text, judgements) == text, f"run: iha-theory claims --update {file}"
+
+
+def test_the_digest_has_the_telling_rows(judged):
+    lines = page.digest([judged(s.id) for s in STATEMENTS]).splitlines()
+    assert len(lines) <= 10
+    assert lines[0].startswith(f"{len(STATEMENTS)} statements: ")
+    assert [line.split(" | ")[0] for line in lines[-5:]] == [f"| {name}" for name in page.TELLING]
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -142,10 +151,14 @@ def test_every_mutant_is_refused(name):
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_every_claim_that_holds_somewhere_has_a_mutant(name, judged):
+def test_every_claim_has_mutants_or_if_it_holds_nowhere_mends(name, judged):
+    """A mend is what the claim should say: then the test says yes in every case."""
     statement, role, claim = CLAIMS[name]
     evidence = next(e for e in judged(statement.id).evidence if e.role == role)
-    assert claim.mutants or len(evidence.failures) == len(evidence.findings)
+    holds_nowhere = len(evidence.failures) == len(evidence.findings)
+    assert bool(claim.mends) == holds_nowhere != bool(claim.mutants)
+    for constants in claim.mends.values():
+        assert not check(role, claim, **constants).failures
 
 
 SAID_TO_HOLD = [name for name, (s, role, _) in CLAIMS.items() if role != "printed" or EXPECTED[s.id][0] != FAILS]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from constructions.ledger.costs.parameters import cpm3_mha_printed, mlp_printed
 from iha_theory.costs.formulas import PAPER
 from iha_theory.rounding import ceil_sqrt
 
@@ -14,16 +13,20 @@ def test_the_least_constant_of_e11(judged):
     assert {finding.values["attained_at"] for finding in by_count.values()} == {2}
 
 
-def test_the_printed_counts_by_hand():
+def test_the_printed_counts_by_hand(judged):
     """App. B.3 at N = 2, 3, 4, 10, worked out term by term: H = 2, 2, 2, 4."""
     attention_mha = {2: 16 + 8, 3: 54 + 27, 4: 128 + 64, 10: 2000 + 1000}
-    mlp_mha = {2: 3 * 2 * 1 + 4, 3: 4 * 3 * 2 + 9, 4: 5 * 4 * 3 + 16, 10: 11 * 10 * 9 + 100}
-    mlp_iha = {2: 4 * 2 * 1 + 4, 3: 4 * 3 * 2 + 9, 4: 4 * 4 * 3 + 16, 10: 16 * 10 * 9 + 100}
+    mlp = {
+        "mha": {2: 3 * 2 * 1 + 4, 3: 4 * 3 * 2 + 9, 4: 5 * 4 * 3 + 16, 10: 11 * 10 * 9 + 100},
+        "iha": {2: 4 * 2 * 1 + 4, 3: 4 * 3 * 2 + 9, 4: 4 * 4 * 3 + 16, 10: 16 * 10 * 9 + 100},
+    }
+    total, hidden = (judged(name).statement.claim.test for name in ("E2", "P-cpm3-mlp-parameters"))
     for n, printed in attention_mha.items():
         right = 2 * n * n * (n + 1) + n * (n + 1) + n * n * (n + 1)
-        assert cpm3_mha_printed(n).what == f"N = {n}: {printed + mlp_mha[n]} is not {right} counted"
-        for layer, mlp in (("mha", mlp_mha), ("iha", mlp_iha)):
-            assert mlp_printed(layer, n).values["printed"] == mlp[n]
+        assert total(n).what == f"N = {n}: {printed + mlp['mha'][n]} is not {right} counted"
+        assert PAPER["mha attention"](n) == printed
+        for layer, by_hand in mlp.items():
+            assert hidden(layer, n).values["printed"] == by_hand[n] == PAPER[f"{layer} mlp"](n)
 
 
 def test_the_printed_and_the_right_counts_agree_nowhere():
