@@ -1,12 +1,12 @@
 """What a construction is: a torch layer with explicit weights, and where each thing is in its output."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.interleaved import Causality
 from iha_theory.operators.weights import with_positions
 
@@ -30,15 +30,15 @@ class Construction:
     """Explicit weights in a real layer, with a readout.
 
     name: what it represents and by which attention, such as "bank/iha". source: where the weights come from, such as
-    "App. B.2". layer: a layer of `iha_theory.attention` on the input [X, I_N], in float64. readout: the output blocks
-    in the order of the target; coordinates that no block names are padding. width: the content's width d. error_bound:
-    None if the weights are exact in exact arithmetic.
-    is_causal: whether the layer runs under the causal mask.
+    "App. B.2". layer: an `AttentionLayer` or a `TwoLayerAttention`, on the input [X, I_N], in float64. readout: the
+    output blocks in the order of the target; coordinates that no block names are padding. width: the content's width d.
+    error_bound: None if the weights are exact in exact arithmetic. is_causal: whether the layer runs under the causal
+    mask.
     """
 
     name: str
     source: str
-    layer: AttentionLayer
+    layer: Any
     readout: tuple[Block, ...]
     width: int
     error_bound: float | None = None
@@ -51,7 +51,7 @@ class Construction:
 
     @property
     def heads(self) -> int:
-        """H."""
+        """H; of two layers, in each."""
         return self.layer.num_heads
 
     @property

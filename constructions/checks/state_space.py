@@ -5,8 +5,8 @@ import torch
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
+from constructions.checks.operators import componentwise_error, float64_operator_gap, operations
 from constructions.checks.oracles.filters import causal, conv1d
-from constructions.checks.result import float64_operator_error, layer_operations, relative_error
 from constructions.construction import Construction
 from constructions.targets.state_space import RationalFilter, tiled, transfer
 from iha_theory import exact
@@ -41,12 +41,12 @@ def float64_measure(
     run = decay[:, None, None] * np.outer(np.linalg.norm(c, axis=1), np.linalg.norm(b, axis=0))
     run[0] += np.abs(d)
     majorant = causal(torch.from_numpy(run + layer_majorant(layer, transfer(model), tokens)))
-    operations = max(layer_operations(construction.layer, tokens) + 3, (order + width) * (tokens + 2) + 1) + 1
-    error = float64_operator_error(construction, tokens, recursion(a, b, c, d), majorant, probes=probes)
+    steps = max(operations(construction, tokens) + 3, (order + width) * (tokens + 2) + 1) + 1
+    error = float64_operator_gap(construction, tokens, recursion(a, b, c, d), majorant, probes=probes)
     x = torch.from_numpy(np.random.default_rng(1).standard_normal((1, tokens, width)))
     with torch.no_grad():
-        by_scipy = relative_error(construction(x), dlsim(a, b, c, d)(x), majorant(x.abs()))
-    return worse(error, by_scipy), gamma(operations)
+        by_scipy = componentwise_error(construction(x), dlsim(a, b, c, d)(x), majorant(x.abs()))
+    return worse(error, by_scipy), gamma(steps)
 
 
 def layer_majorant(layer: str, given: RationalFilter, tokens: int) -> np.ndarray:
@@ -62,5 +62,5 @@ def layer_majorant(layer: str, given: RationalFilter, tokens: int) -> np.ndarray
 def fir_measure(construction: Construction, taps: Tensor, tokens: int) -> tuple[float, float]:
     """Error of the torch layer's operator against conv1d, and its bound: as for images, the taps being unrounded."""
     count, _, width = taps.shape
-    operations = layer_operations(construction.layer, tokens) + count * width + 1
-    return float64_operator_error(construction, tokens, conv1d(taps), conv1d(taps.abs())), gamma(operations)
+    steps = operations(construction, tokens) + count * width + 1
+    return float64_operator_gap(construction, tokens, conv1d(taps), conv1d(taps.abs())), gamma(steps)

@@ -27,15 +27,13 @@ from constructions.construction import Block, Construction
 from constructions.filter_bank import tiled
 from constructions.filter_bank.product_fit import Products, fit_within
 from constructions.filter_bank.products import iha_products, mha_products
-from constructions.filter_bank.two_layer import TwoLayerConstruction, to_two_layers
+from constructions.filter_bank.two_layer import to_two_layers
 from constructions.filter_bank.two_layer import weights as two_layer_weights
 from iha_theory.bounds.heads import error_floor, least_rank, spectrum
-from iha_theory.operators.weights import PositionWeights, to_layer, with_positions
-from iha_theory.rounding import ceil_sqrt, worse
+from iha_theory.operators.weights import PositionWeights, to_layer
+from iha_theory.rounding import ceil_sqrt
 
 LAYERS = ("mha", "iha", "iha-tiled", "iha-wide", "mha-two-layer")
-BATCH_BYTES = 2**29
-"""Memory of one batch of basis inputs in `operator_error`."""
 
 
 def unit_powers(a: Float[Tensor, "N N"], terms: int) -> Float[Tensor, "k N N"]:
@@ -100,12 +98,12 @@ def product_iha(found: Products, bank: Float[Tensor, "k N N"], width: int = 1, *
     return _construction(layer, weights, bank, width, found.error)
 
 
-def product_two_layers(found: Products, bank: Float[Tensor, "k N N"], width: int = 1) -> TwoLayerConstruction:
+def product_two_layers(found: Products, bank: Float[Tensor, "k N N"], width: int = 1) -> Construction:
     """Two layers of MHA with H heads each, of fitted products."""
     out = _contents(found.coefficients, width).flatten(0, 2)
     layer = to_two_layers(*two_layer_weights(list(found.outer), list(found.inner), width, out))
     name = "approximate-bank/mha-two-layer"
-    return TwoLayerConstruction(name, "docs/results.md T4", layer, _readout(bank, width), width, found.error)
+    return Construction(name, "docs/results.md T4", layer, _readout(bank, width), width, found.error)
 
 
 def within(layer: str, a: Float[Tensor, "N N"], terms: int, tolerance: float, width: int = 1) -> Construction:
@@ -133,36 +131,6 @@ def within(layer: str, a: Float[Tensor, "N N"], terms: int, tolerance: float, wi
     if layer == "mha-two-layer":
         return product_two_layers(found, bank, width)
     return product_iha(found, bank, width, layer=layer)
-
-
-def operator_error(construction: Construction, bank: Float[Tensor, "k N N"]) -> float:
-    """|L' - L|_F / |L|_F, L' the layer's operator: its outputs for every basis input, at the positions.
-
-    Also runs the layer as self-attention on one normal X: if its attention depends on content after all, and the
-    relative gap to L'(X) is larger, that is the error. NaN if anything is.
-
-    Raises:
-        ValueError: a readout of another size than the bank's.
-    """
-    tokens, width = bank.shape[1], construction.width
-    positions = with_positions(torch.zeros(1, tokens, width, dtype=torch.float64))
-    rows = max(1, BATCH_BYTES // (8 * tokens * (positions.shape[-1] + construction.layer.out_dim)))
-    basis = torch.eye(tokens * width, dtype=torch.float64).view(-1, tokens, width)
-    normal = torch.randn(1, tokens, width, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def at_positions(x: Tensor) -> Tensor:
-        return construction.pick(construction.layer(positions, positions, with_positions(x)))
-
-    total = 0.0
-    with torch.no_grad():
-        for x in basis.split(rows):
-            out, target = at_positions(x), torch.einsum("tij,bja->bita", bank, x).flatten(2)
-            if out.shape != target.shape:
-                raise ValueError(f"cannot compare shapes {tuple(out.shape)} and {tuple(target.shape)}")
-            total += float((out - target).square().sum())
-        expected = at_positions(normal)
-        gap = float((construction(normal) - expected).norm() / expected.norm())
-    return worse(math.sqrt(total / (width * float(bank.square().sum()))), gap)
 
 
 def floor(values: Float[Tensor, " n"], capacity: int) -> float:

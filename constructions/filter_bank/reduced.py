@@ -34,7 +34,7 @@ from constructions.construction import Block, Construction
 from constructions.filter_bank import tiled
 from constructions.filter_bank.paper import powers
 from constructions.filter_bank.products import iha_products, mha_products
-from constructions.filter_bank.two_layer import TwoLayerConstruction, factors, to_two_layers, weights
+from constructions.filter_bank.two_layer import factors, to_two_layers, weights
 from iha_theory import exact
 from iha_theory.bounds.exact_rank import power_rank
 from iha_theory.operators.weights import to_layer
@@ -123,7 +123,7 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
     bound = gamma(3) if rounded else None
     if layer == "mha-two-layer":
         module = to_two_layers(*weights(*factors(block, heads), width, out=contents.flatten(0, 2)))
-        return TwoLayerConstruction(*described, module, readout, width, bound)
+        return Construction(*described, module, readout, width, bound)
     if layer == "mha":
         queries = torch.stack([block(s) for s in range(given.rank)])
         built = mha_products(queries, block(0)[None], contents[:, None])

@@ -10,38 +10,18 @@ positions in them. IHA does the same in one layer with as many heads, and has ha
 
 **Least.** Two layers with H heads have operators sum_{g,h} S2_g S1_h X B_gh, of Schmidt rank at most H^2
 (docs/results.md T1), so H >= ceil(sqrt r), r = dim span{I, A, ..., A^{k-1}}.
-
-**Exactly.** The operator is the composition of two. With M1[c][a], M2[e][c] in R^{N x N} the maps from coordinate a of
-X to coordinate c of Z, and on to e of the output, it is M[e][a] = sum_c M2[e][c] M1[c][a].
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sympy import QQ
-from sympy.polys.matrices import DomainMatrix
 
 from constructions.construction import Block, Construction
 from constructions.filter_bank.paper import Powers, powers, selectors
 from iha_theory.attention import TwoLayerAttention
-from iha_theory.exact import Domain
-from iha_theory.operators import exact as operator
-from iha_theory.operators.weights import Matrix, PositionWeights, read, to_layer
+from iha_theory.operators.weights import Matrix, PositionWeights, to_layer
 from iha_theory.rounding import ceil_sqrt, require_count
-
-
-@dataclass(frozen=True)
-class TwoLayerConstruction(Construction):
-    """A construction in two layers."""
-
-    layer: TwoLayerAttention  # type: ignore[assignment]
-
-    @property
-    def heads(self) -> int:
-        """H, in each layer."""
-        return self.layer.second.num_heads
 
 
 def weights(
@@ -111,7 +91,7 @@ def to_two_layers(first: PositionWeights, second: PositionWeights) -> TwoLayerAt
     return module
 
 
-def bank(power: Powers, terms: int, width: int) -> TwoLayerConstruction:
+def bank(power: Powers, terms: int, width: int) -> Construction:
     """[X, A X, ..., A^{k-1} X] by two layers of ceil(sqrt k) heads.
 
     Args and errors: `constructions.filter_bank.paper.bank`.
@@ -120,31 +100,4 @@ def bank(power: Powers, terms: int, width: int) -> TwoLayerConstruction:
     require_count("width", width)
     readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
     layer = to_two_layers(*weights(*factors(power, ceil_sqrt(terms)), width))
-    return TwoLayerConstruction("bank/mha-two-layer", "docs/results.md T7", layer, readout, width)
-
-
-def columns(layer: TwoLayerAttention, width: int, domain: Domain = QQ) -> Iterator[list[DomainMatrix | None]]:
-    """The exact operator, one output coordinate e at a time, as `iha_theory.operators.exact.columns`.
-
-    Args:
-        layer: two layers on the input [X, I_N].
-        width: the content's width d.
-        domain: QQ, or a prime field into which the weights are mapped.
-
-    Raises:
-        NotPositionOnlyError, ValueError: as `iha_theory.operators.weights.read` and `columns`.
-    """
-    first = read(layer.first, width, domain)
-    second = read(layer.second, width, domain, value_width=layer.first.out_dim)
-    inner = list(operator.columns(first))
-    for outer in operator.columns(second):
-        yield [_chain(outer, [column[a] for column in inner]) for a in range(width)]
-
-
-def _chain(outer: list[DomainMatrix | None], inner: list[DomainMatrix | None]) -> DomainMatrix | None:
-    """sum_c M2[c] M1[c]."""
-    total = None
-    for second, first in zip(outer, inner, strict=True):
-        if second is not None and first is not None:
-            total = second * first if total is None else total + second * first
-    return total
+    return Construction("bank/mha-two-layer", "docs/results.md T7", layer, readout, width)

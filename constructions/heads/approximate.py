@@ -13,7 +13,7 @@ from jaxtyping import Float
 from sympy import QQ
 from torch import Tensor
 
-from constructions.checks.operators import relative_error
+from constructions.checks.operators import frobenius_error
 from constructions.construction import Construction
 from constructions.filter_bank import approximate, product_fit
 from constructions.filter_bank.product_fit import Products
@@ -90,7 +90,7 @@ class UnitPowers:
         key = (layer, heads, 0.0) if products is None else (layer, len(products.outer), products.error)
         if key not in self._measured:
             construction = self._build(layer, heads, products)
-            self._measured[key] = construction, relative_error(construction, self.bank)
+            self._measured[key] = construction, frobenius_error(construction, self.bank)
         return self._measured[key]
 
     def _fit(self, heads: int, tolerance: float) -> Products:
@@ -153,7 +153,7 @@ class ApproximateTask:
 
     def judge(self, layer: str, construction: Construction) -> Verdict:
         """See `Task`."""
-        return self._verdict(relative_error(construction, self.powers.bank))
+        return self._verdict(frobenius_error(construction, self.powers.bank))
 
     def _verdict(self, error: float) -> Verdict:
         """Rounding is allowed k N EPS on top of the tolerance."""

@@ -10,7 +10,7 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks.operators import exact_gap, float64_gap, operations, require_blocks
+from constructions.checks.operators import MANY, exact_gap, float64_gap, operations, require_blocks
 from constructions.construction import Construction
 from constructions.filter_bank import paper as polynomial
 from constructions.filter_bank import reduced, tiled, two_layer
@@ -26,10 +26,9 @@ from synthetic.tasks.filter_bank import power_blocks
 
 EXACT_LAYERS = reduced.LAYERS
 """Not "iha-wide": with wide heads nothing is gained where the powers are exact."""
-EXACT_NODES = 256
-"""Layers of larger graphs are measured in float64, on PROBES normal contents: to read the weights of all layers exactly
+EXACT_NODES = MANY
+"""Layers of larger graphs are measured in float64, on a few normal contents: to read the weights of all layers exactly
 would take a minute. The rank and its certificate are exact for all."""
-PROBES = 16
 PRIME_NODES = 1000
 """Nodes times primes, beyond which layers whose weights float64 cannot hold are measured in float64, for the same
 reason. Floats make many primes: the denominators of A^t are those of A to the power t."""
@@ -179,8 +178,7 @@ class ExactTask:
         factors = sizes if layer == "mha" else products
         c = exact.nearest_float64(self.bank.coefficients).abs() * (3 if layer == "iha-tiled" else 1)
         majorants = torch.einsum("ts,sij->tij", c, torch.stack(factors[: self.bank.rank]))
-        probes = PROBES if nodes > EXACT_NODES else None
-        error = float64_gap(construction, self._rounded_blocks, majorants.numpy(), probes)
+        error = float64_gap(construction, self._rounded_blocks, majorants.numpy(), also_as_self_attention=False)
         return Verdict("float64", error, gamma(operations(construction, nodes) + 4))
 
     @cached_property

@@ -24,7 +24,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from constructions.construction import Block, Construction
-from constructions.filter_bank.two_layer import TwoLayerConstruction
 from iha_theory import __version__
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention, TwoLayerAttention
 
@@ -177,5 +176,4 @@ def _build(name: str, description: Mapping[str, Any], tensors: Mapping[str, Tens
     layer.load_state_dict(own, strict=True, assign=True)
     layer.requires_grad_(True)
     readout = tuple(Block(str(text), int(start), int(size)) for text, start, size in description["readout"])
-    kind: Any = TwoLayerConstruction if isinstance(layer, TwoLayerAttention) else Construction
-    return kind(description["name"], description["source"], layer, readout, width)
+    return Construction(description["name"], description["source"], layer, readout, width)

@@ -11,7 +11,8 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
-from constructions.checks.result import CheckResult, exact_error, float64_error, layer_operations, least_root
+from constructions.checks.operators import exact_gap, float64_gap, operations
+from constructions.checks.result import CheckResult, least_root
 from constructions.construction import Construction
 from constructions.filter_bank.paper import WEIGHTS, Powers, bank, powers
 from iha_theory import exact
@@ -63,7 +64,7 @@ def bank_float64(layer: str, graph: Graph, terms: int) -> CheckResult:
     a = graph.adjacency.astype(np.float64)
     majorants = np.stack(list(power_blocks_float(np.abs(a), terms)))
     construction = bank(layer, powers(torch.from_numpy(a)), terms, WIDTH)
-    error = float64_error(construction, np.stack(list(power_blocks_float(a, terms))), majorants)
+    error = float64_gap(construction, np.stack(list(power_blocks_float(a, terms))), majorants)
     return _result(
         construction,
         layer,
@@ -99,7 +100,7 @@ def largest_difference(a: DomainMatrix, terms: int) -> int:
 
 def _operations(construction: Construction, terms: int) -> int:
     tokens = construction.layer.embed_dim - construction.width
-    return 2 * (terms - 1) * tokens + layer_operations(construction.layer, tokens)
+    return 2 * (terms - 1) * tokens + operations(construction, tokens)
 
 
 def graph_checks(graph: Graph, terms: int, exact_only: bool) -> Iterator[CheckResult]:
@@ -115,7 +116,7 @@ def graph_checks(graph: Graph, terms: int, exact_only: bool) -> Iterator[CheckRe
 def evaluated(layer: str, a: DomainMatrix, terms: int) -> tuple[Construction, float]:
     """The bank of an exact matrix in a torch layer, and its exact error; OverflowError as in `bank`."""
     construction = bank(layer, powers(a), terms, WIDTH)
-    return construction, exact_error(construction, list(power_blocks(a, terms)), a.domain)
+    return construction, exact_gap(construction, list(power_blocks(a, terms)), a.domain)
 
 
 def _result(
@@ -174,8 +175,8 @@ def _subjects(name: str, terms: int, layer: str) -> list[Subject]:
         },
     }
     tiers: dict[str, Callable[[Construction], tuple[float, float]]] = {
-        "exact": lambda c: (exact_error(c, blocks), 0.0),
-        "modular": lambda c: (exact_error(c, modular, exact.gf(LARGEST_PRIME)), 0.0),
-        "float64": lambda c: (float64_error(c, targets, majorants), gamma(_operations(c, terms))),
+        "exact": lambda c: (exact_gap(c, blocks), 0.0),
+        "modular": lambda c: (exact_gap(c, modular, exact.gf(LARGEST_PRIME)), 0.0),
+        "float64": lambda c: (float64_gap(c, targets, majorants), gamma(_operations(c, terms))),
     }
     return [Subject(f"bank/{name}/k={terms}/{layer}/{tier}", error=error, **common) for tier, error in tiers.items()]

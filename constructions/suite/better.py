@@ -14,7 +14,7 @@ from torch import Tensor
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap, float64_gap, operations
-from constructions.checks.result import CheckResult, Tier, exact_error, relative_error
+from constructions.checks.result import CheckResult, Tier
 from constructions.construction import Construction
 from constructions.cpm3.tiled import workspace as tiled_workspace
 from constructions.cpm3.workspace import shift
@@ -24,7 +24,7 @@ from constructions.filter_bank.reduced import ReducedBank
 from constructions.suite.bank import LARGEST_PRIME, WIDTH
 from iha_theory import exact
 from iha_theory.attention import TwoLayerAttention
-from iha_theory.rounding import ceil_sqrt, gamma, worse
+from iha_theory.rounding import ceil_sqrt, gamma
 from synthetic.graphs import builtin
 from synthetic.tasks.filter_bank import power_blocks, power_blocks_float
 
@@ -80,7 +80,7 @@ def every_matrix(name: str, terms: int) -> CheckResult:
 def workspace(tokens: int) -> CheckResult:
     """The workspace of N tokens, over the rationals."""
     construction = tiled_workspace(tokens)
-    error = exact_error(construction, [shift(tokens, t) for t in range(tokens)])
+    error = exact_gap(construction, [shift(tokens, t) for t in range(tokens)])
     setting = {"n_max": tokens, "terms": tokens}
     compared = "operators over the rationals"
     return _result("tiled-workspace", f"N={tokens}", construction, "exact", error, 0.0, setting, compared)
@@ -92,20 +92,8 @@ def float64_measure(name: str, construction: Construction, a: np.ndarray, terms:
     Weights and target are products of up to k - 1 powers; the layer's operations follow (`suite.bank.bank_float64`).
     """
     targets, sizes = (np.stack(list(power_blocks_float(x, terms))) for x in (a, np.abs(a)))
-    error = float64_error(construction, targets, sizes * addends(name, terms)[:, None, None])
+    error = float64_gap(construction, targets, sizes * addends(name, terms)[:, None, None])
     return error, gamma(2 * (terms - 1) * len(a) + operations(construction, len(a)))
-
-
-def float64_error(construction: Construction, targets: np.ndarray, majorants: np.ndarray) -> float:
-    """`constructions.checks.operators.float64_gap`, and the same of self-attention on one normal X."""
-    x = torch.from_numpy(np.random.default_rng(0).standard_normal((1, targets.shape[1], construction.width)))
-    target, scale = (
-        torch.einsum("tij,bja->bita", torch.from_numpy(maps), y).flatten(2)
-        for maps, y in ((targets, x), (majorants, x.abs()))
-    )
-    with torch.no_grad():
-        own = relative_error(construction(x), target, scale)
-    return worse(own, float64_gap(construction, targets, majorants))
 
 
 def graph_float64(name: str, terms: int) -> CheckResult:
@@ -247,7 +235,7 @@ def _workspace(tokens: int) -> Subject:
     return Subject(
         f"tiled-workspace/N={tokens}/iha/exact",
         build=lambda: tiled_workspace(tokens),
-        error=lambda construction: (exact_error(construction, blocks), 0.0),
+        error=lambda construction: (exact_gap(construction, blocks), 0.0),
         outputs=lambda construction: construction(x).detach(),
         layer=lambda construction: construction.layer,
         extra={

@@ -8,7 +8,8 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
-from constructions.checks.result import CheckResult, exact_error, float64_error, layer_operations, least_root
+from constructions.checks.operators import exact_gap, float64_gap, operations
+from constructions.checks.result import CheckResult, least_root
 from constructions.construction import Construction, count
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
@@ -61,7 +62,7 @@ def bank_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
                 construction,
                 id=f"{name}/exact",
                 tier="exact",
-                error=exact_error(construction, [exact.matrix(t, QQ) for t in targets]),
+                error=exact_gap(construction, [exact.matrix(t, QQ) for t in targets]),
                 bound=0.0,
                 compared="masked operators over the rationals",
                 **common,
@@ -72,8 +73,8 @@ def bank_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
                 construction,
                 id=f"{name}/float64",
                 tier="float64",
-                error=float64_error(construction, targets.astype(float), majorants.astype(float)),
-                bound=gamma(layer_operations(construction.layer, TOKENS)),
+                error=float64_gap(construction, targets.astype(float), majorants.astype(float)),
+                bound=gamma(operations(construction, TOKENS)),
                 compared="the torch layer on every basis input, relative to |A|^t",
                 **common,
             )
@@ -112,7 +113,7 @@ def cpm3_checks(n_max: int) -> Iterator[CheckResult]:
                 construction,
                 id=f"causal-workspace/N={n_max}/{causality}/{layer}/exact",
                 claim=f"{COUNTS}: the workspace, {causality} causality",
-                error=exact_error(construction, slots_by_definition(n_max)),
+                error=exact_gap(construction, slots_by_definition(n_max)),
                 setting=setting,
                 compared="masked operators over the rationals",
                 **common,
@@ -145,7 +146,7 @@ def _bank(layer: str, causality: Causality) -> Subject:
     return _subject(
         f"causal-bank/N={TOKENS}/k={terms}/{causality}/{layer}/exact",
         lambda: causal_bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality),
-        lambda construction: exact_error(construction, blocks),
+        lambda construction: exact_gap(construction, blocks),
         TOKENS,
     )
 
@@ -154,7 +155,7 @@ def _workspace(layer: str, causality: Causality) -> Subject:
     return _subject(
         f"causal-workspace/N=5/{causality}/{layer}/exact",
         lambda: causal.workspace(layer, 5, causality=causality),
-        lambda construction: exact_error(construction, slots_by_definition(5)),
+        lambda construction: exact_gap(construction, slots_by_definition(5)),
         6,
     )
 

@@ -15,14 +15,9 @@ from torch import Tensor
 
 from constructions.checks.bounds import bound_fields, certified
 from constructions.checks.mutants import Subject
+from constructions.checks.operators import exact_operator_gap, float64_operator_gap, operations
 from constructions.checks.oracles.convolution import conv2d, exact_target, operator_array, responses
-from constructions.checks.result import (
-    CheckResult,
-    Tier,
-    exact_operator_error,
-    float64_operator_error,
-    layer_operations,
-)
+from constructions.checks.result import CheckResult, Tier
 from constructions.construction import Construction
 from constructions.filter_bank.products import PRODUCTS
 from constructions.targets.convolution import PADDINGS, Padding, convolution
@@ -47,7 +42,7 @@ COMPARED: dict[Tier, str] = {
 
 def exact_measure(construction: Construction, target: list[list[DomainMatrix | None]]) -> tuple[float, float]:
     """Error and bound over the rationals."""
-    return exact_operator_error(construction, target), 0.0
+    return exact_operator_gap(construction, target), 0.0
 
 
 def float64_measure(
@@ -61,8 +56,8 @@ def float64_measure(
     """
     tokens, (_, width, size, _) = grid[0] * grid[1], kernel.shape
     target, majorant = conv2d(kernel, grid, padding), conv2d(kernel.abs(), grid, padding)
-    operations = layer_operations(construction.layer, tokens) + size**2 * width + 1
-    return float64_operator_error(construction, tokens, target, majorant), gamma(operations)
+    steps = operations(construction, tokens) + size**2 * width + 1
+    return float64_operator_gap(construction, tokens, target, majorant), gamma(steps)
 
 
 def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:

@@ -7,7 +7,8 @@ import torch
 from sympy import QQ
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
-from constructions.checks.result import CheckResult, exact_error, least_root
+from constructions.checks.operators import exact_gap
+from constructions.checks.result import CheckResult, least_root
 from constructions.construction import Construction, count
 from constructions.cpm3.workspace import WEIGHTS, CountPairsNetwork, network, shift, workspace
 from iha_theory import exact
@@ -41,7 +42,7 @@ def workspace_exact(layer: str, construction: Construction) -> CheckResult:
         claim=f"{CLAIMS[layer]}: the workspace holds every token at every position",
         layer=layer,
         tier="exact",
-        error=exact_error(construction, shifts),
+        error=exact_gap(construction, shifts),
         bound=0.0,
         setting={"n_max": tokens},
         compared="operators over the rationals",
@@ -164,7 +165,7 @@ def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[S
         Subject(
             f"cpm3-workspace/N={tokens}/{layer}/exact",
             build=lambda: workspace(layer, tokens),
-            error=lambda construction: (exact_error(construction, blocks), 0.0),
+            error=lambda construction: (exact_gap(construction, blocks), 0.0),
             outputs=lambda construction: construction(x).detach(),
             layer=lambda construction: construction.layer,
             extra={

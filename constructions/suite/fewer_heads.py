@@ -14,13 +14,12 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
-from constructions.checks.operators import exact_gap, operations
+from constructions.checks.operators import exact_gap, float64_gap, frobenius_error, operations
 from constructions.checks.result import CheckResult, Tier
 from constructions.construction import Construction
 from constructions.filter_bank import approximate, reduced
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.suite.bank import WIDTH, largest_difference
-from constructions.suite.better import float64_error
 from iha_theory import exact
 from iha_theory.bounds.heads import least_heads, least_rank, spectrum
 from iha_theory.capacity import Kind
@@ -103,7 +102,7 @@ def float64_measure(construction: Construction, given: ReducedBank) -> tuple[flo
     targets, sizes = (np.stack(list(power_blocks_float(x, given.terms))) for x in (a, np.abs(a)))
     majorants = np.einsum("ts,sij->tij", np.abs(c), sizes[: given.rank]) + sizes
     steps = operations(construction, len(a)) + 2 * given.terms * len(a) + given.rank + 5
-    return float64_error(construction, targets, majorants), gamma(steps)
+    return float64_gap(construction, targets, majorants), gamma(steps)
 
 
 def checks(graph: str, normalisation: str, terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
@@ -131,7 +130,7 @@ def tolerance_checks() -> Iterator[CheckResult]:
         rank = least_rank(values, tolerance)
         for layer in WITHIN:
             construction = approximate.within(layer, a, len(bank), tolerance)
-            error = approximate.operator_error(construction, bank)
+            error = frobenius_error(construction, bank)
             setting = {
                 "graph": f"{GRAPH} (symmetric)",
                 "nodes": len(a),
@@ -239,7 +238,7 @@ def _within(layer: str) -> Subject:
     return Subject(
         f"within/{GRAPH}/{tolerance:g}/{layer}/float64",
         build=lambda: approximate.within(layer, a, len(bank), tolerance),
-        error=lambda construction: (approximate.operator_error(construction, bank), tolerance),
+        error=lambda construction: (frobenius_error(construction, bank), tolerance),
         outputs=lambda construction: construction(x).detach(),
         layer=lambda construction: construction.layer,
         extra={

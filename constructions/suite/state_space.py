@@ -14,8 +14,9 @@ from sympy import QQ
 
 from constructions.checks.bounds import bound_fields, certificate_of, certified, responses
 from constructions.checks.mutants import Subject
+from constructions.checks.operators import exact_operator_gap
 from constructions.checks.oracles.filters import exact_target
-from constructions.checks.result import CheckResult, Tier, exact_operator_error
+from constructions.checks.result import CheckResult, Tier
 from constructions.checks.state_space import fir_measure, float64_measure
 from constructions.construction import Construction
 from constructions.filter_bank.products import PRODUCTS
@@ -29,7 +30,7 @@ RATIONAL_TOKENS = 20
 """N over the rationals: few enough for float64 to hold the powers of an integer matrix."""
 TOKENS, LONG = 64, 256
 PROBES = 16
-"""At N = 256 the float64 tier uses so many normal inputs; see `float64_operator_error`."""
+"""At N = 256 the float64 tier uses so many normal inputs; see `float64_operator_gap`."""
 CLAIMS = {
     "mha": "MHA with n heads represents a linear state-space model of order n",
     "iha": "IHA with ceil(sqrt n) heads represents a linear state-space model of order n",
@@ -82,7 +83,7 @@ def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
         for layer in PRODUCTS:
             construction = fir(layer, taps, TOKENS)
             if tier == "exact":
-                error, bound = exact_operator_error(construction, exact_target(matrices, TOKENS)), 0.0
+                error, bound = exact_operator_gap(construction, exact_target(matrices, TOKENS)), 0.0
                 compared = "operators with the taps, over the rationals, at random taps"
             else:
                 error, bound = fir_measure(construction, torch.from_numpy(taps), TOKENS)
@@ -111,7 +112,7 @@ def _exact(name: str, claims: dict[str, str], model: StateSpace, tokens: int) ->
         compared = "operators with the impulse response, modulo a prime, for a random model"
     for layer in PRODUCTS:
         construction = rational_filter(layer, given, tokens)
-        error = exact_operator_error(construction, target, domain)
+        error = exact_operator_gap(construction, target, domain)
         case = setting | bound_fields(layer, certificate)
         yield _result(f"{name}/N={tokens}", claims, construction, layer, "exact", error, 0.0, case, compared)
 
@@ -188,7 +189,7 @@ def _models(layer: str, feedthrough: bool) -> list[Subject]:
         damages["feedthrough left out"] = by(transfer(replace(model, feedthrough=None)))
     name = f"state-space{'-feedthrough' if feedthrough else ''}/n={order}/N={tokens}/{layer}"
     measures: dict[Tier, Callable[[Any], tuple[float, float]]] = {
-        "exact": lambda construction: (exact_operator_error(construction, target), 0.0),
+        "exact": lambda construction: (exact_operator_gap(construction, target), 0.0),
         "float64": lambda construction: float64_measure(construction, layer, model, tokens),
     }
     return _subjects(name, lambda: rational_filter(layer, given, tokens), tokens, measures, damages)
@@ -213,7 +214,7 @@ def _filters(layer: str) -> list[Subject]:
         "one entry of a tap off by one": by(off),
     }
     measures: dict[Tier, Callable[[Any], tuple[float, float]]] = {
-        "exact": lambda construction: (exact_operator_error(construction, target), 0.0),
+        "exact": lambda construction: (exact_operator_gap(construction, target), 0.0),
         "float64": lambda construction: fir_measure(construction, torch.from_numpy(taps).double(), tokens),
     }
     return _subjects(f"fir/k=4/{layer}", lambda: fir(layer, taps, tokens), tokens, measures, damages)

@@ -16,8 +16,7 @@ class TwoLayerAttention(nn.Module):
 
     No residual, norm or MLP between them. In the position-only setting, layer(pos, pos, X), the operator is a sum of
     products S2_g S1_h of attention maps: rank at most H^2 with H heads each (docs/results.md T1, T7). Masks, causality
-    and
-    windows hold in each layer: two causal windows of W together reach 2 W - 1 tokens, the own one counted.
+    and windows hold in each layer: two causal windows of W together reach 2 W - 1 tokens, the own one counted.
 
     Args:
         embed_dim: width of the query.
@@ -49,6 +48,11 @@ class TwoLayerAttention(nn.Module):
         end: dict[str, Any] = {name: options.pop(name) for name in ("out_dim", "out_proj") if name in options}
         self.first = MultiHeadAttention(**sizes | options | start | dict(first or {}))
         self.second = MultiHeadAttention(**sizes | options | end | dict(second or {}), vdim=self.first.out_dim)
+
+    @property
+    def num_heads(self) -> int:
+        """H, in each layer; of the layer with more, if they differ."""
+        return max(self.first.num_heads, self.second.num_heads)
 
     @property
     def attention_maps(self) -> int:

@@ -1,4 +1,7 @@
-"""A position-only layer's exact operator, over the rationals or modulo a prime (see `iha_theory.operators.weights`)."""
+"""A position-only layer's exact operator, over the rationals or modulo a prime (see `iha_theory.operators.weights`).
+
+`layer_columns`, of a torch layer, one or two; `columns`, of weights over any domain.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +9,40 @@ from typing import Any
 import numpy as np
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
+from torch import nn
 
 from iha_theory import exact
+from iha_theory.attention import TwoLayerAttention
 from iha_theory.attention.interleaved import Causality
 from iha_theory.exact import Domain
-from iha_theory.operators.weights import Mixing, PositionWeights
+from iha_theory.operators.weights import Mixing, PositionWeights, read
+
+
+def layer_columns(
+    layer: nn.Module, width: int, domain: Domain = QQ, causality: Causality | None = None
+) -> Iterator[list[DomainMatrix | None]]:
+    """The operator of a torch layer on [X, I_N], as `columns`; two layers are the composition of two operators.
+
+    With M1[c][a], M2[e][c] in R^{N x N} the maps from coordinate a of X to coordinate c between the layers, and on to e
+    of the output, it is M[e][a] = sum_c M2[e][c] M1[c][a].
+
+    Args:
+        layer: MHA, IHA, or two layers of MHA.
+        width: the content's width d.
+        domain: QQ, or a prime field into which the weights are mapped.
+        causality: as `columns`.
+
+    Raises:
+        NotPositionOnlyError, ValueError: as `iha_theory.operators.weights.read` and `columns`.
+    """
+    if not isinstance(layer, TwoLayerAttention):
+        yield from columns(read(layer, width, domain), causality)
+        return
+    first = read(layer.first, width, domain)
+    second = read(layer.second, width, domain, value_width=layer.first.out_dim)
+    inner = list(columns(first, causality))
+    for outer in columns(second, causality):
+        yield [_chain(outer, [column[a] for column in inner]) for a in range(width)]
 
 
 def columns(weights: PositionWeights, causality: Causality | None = None) -> Iterator[list[DomainMatrix | None]]:
@@ -127,6 +159,15 @@ def _products(pairs: list[tuple[DomainMatrix | None, DomainMatrix | None]]) -> D
         if q is not None and k is not None:
             s = q * k.transpose()
             total = s if total is None else total + s
+    return total
+
+
+def _chain(outer: list[DomainMatrix | None], inner: list[DomainMatrix | None]) -> DomainMatrix | None:
+    """sum_c M2[c] M1[c]."""
+    total = None
+    for second, first in zip(outer, inner, strict=True):
+        if second is not None and first is not None:
+            total = second * first if total is None else total + second * first
     return total
 
 

@@ -30,7 +30,7 @@ def operator_array(operator: Operator, tokens: int, width: int) -> np.ndarray:
 
 
 def exact_target(array: np.ndarray) -> list[list[DomainMatrix | None]]:
-    """`exact_operator_error`'s target from an operator's entries, (N, D, N, d), which must be exact."""
+    """`exact_operator_gap`'s target from an operator's entries, (N, D, N, d), which must be exact."""
     _, outputs, _, width = array.shape
     return [[exact.matrix(array[:, o, :, a], QQ) for a in range(width)] for o in range(outputs)]
 

@@ -13,7 +13,7 @@ from constructions.checks.oracles import Operator
 
 
 def exact_target(taps: Sequence[DomainMatrix], tokens: int) -> list[list[DomainMatrix | None]]:
-    """y_t = sum_j taps[j] u_{t-j} as `exact_operator_error` wants it."""
+    """y_t = sum_j taps[j] u_{t-j} as `exact_operator_gap` wants it."""
     outputs, width = taps[0].shape
     domain = taps[0].domain
     rows = [tap.to_list() for tap in taps]

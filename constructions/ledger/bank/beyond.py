@@ -13,16 +13,16 @@ import torch
 from sympy import QQ
 
 from constructions.checks.bounds import certificate_of, certified, lower_bound
-from constructions.checks.operators import exact_gap
+from constructions.checks.operators import exact_gap, exact_operator_gap
 from constructions.checks.oracles import filters
 from constructions.checks.oracles.convolution import conv2d, exact_target, operator_array, responses
-from constructions.checks.result import exact_error, exact_operator_error, least_root
+from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.filter_bank import reduced, tiled
 from constructions.filter_bank.paper import bank, powers
 from constructions.filter_bank.products import PRODUCTS
 from constructions.filter_bank.reduced import ReducedBank
-from constructions.filter_bank.two_layer import TwoLayerConstruction, to_two_layers, weights
+from constructions.filter_bank.two_layer import to_two_layers, weights
 from constructions.ledger.bank.bounds import measured
 from constructions.ledger.bank.paper import matrix
 from constructions.ledger.statement import Claim, Finding, Statement
@@ -62,7 +62,7 @@ def tiles_make_bank(terms: int, seed: int, *, side: int = 2, trimmed: int = 0) -
         cut = tuple(tiled.Tile(*(x[: max(1, len(x) - trimmed)] for x in (t.rows, t.columns))) for t in tiles)
         given = replace(given, mixing=tiled.mixing(cut, heads))
     layer = Construction("ledger/tiled", "T6", to_layer(given), tuple(Block(str(t), t, 1) for t in range(terms)), 1)
-    error = exact_error(layer, list(power_blocks(a, terms)), FIELD)
+    error = exact_gap(layer, list(power_blocks(a, terms)), FIELD)
     pseudo, maps = layer.pseudo_heads, layer.layer.attention_maps
     rule = next(p for p in count(1) if (-(-heads // p)) ** side <= heads)
     what = (
@@ -106,7 +106,7 @@ def two_layers_make_bank(graph: str, terms: int, *, stride: int = 0, fewer: int 
     outer, inner = [power(h * (heads + stride)) for h in range(heads)], [power(m) for m in range(heads)]
     made = min(terms, heads**2)
     readout = tuple(Block(f"A^{t} X", t, 1) for t in range(made))
-    layer = TwoLayerConstruction("ledger/two-layer", "T7", to_two_layers(*weights(outer, inner, 1)), readout, 1)
+    layer = Construction("ledger/two-layer", "T7", to_two_layers(*weights(outer, inner, 1)), readout, 1)
     error = exact_gap(layer, list(power_blocks(a, made)))
     sizes = [_query_key(module) for module in (layer.layer, bank("iha", power, terms, 1).layer)]
     what = (
@@ -138,7 +138,7 @@ def layer_is_convolution(size: int, padding: str, layer: str, seed: int, *, flip
     kernel, grid = _kernel(size, seed), (size, size + 1)
     given = kernel.flip(2, 3) if flipped else kernel
     built = convolution(layer, given, grid, padding)  # type: ignore[arg-type]
-    error = exact_operator_error(built, exact_target(_conv_array(kernel, grid, padding)))
+    error = exact_operator_gap(built, exact_target(_conv_array(kernel, grid, padding)))
     claimed = {"mha": size**2, "iha": size}[layer]
     what = f"K = {size}, {padding} padding: {built.heads} {layer.upper()} heads, exact error {error:g} against conv2d"
     return Finding(error == 0 and built.heads == claimed, what, {"heads": built.heads, "error": error})
@@ -185,7 +185,7 @@ def layer_is_state_space(
     built = rational_filter(layer, given, TOKENS)
     taps = systems.impulse_response(model, TOKENS)
     taps = [exact.zeros(taps[0].shape, FIELD)] * late + taps[: TOKENS - late]
-    error = exact_operator_error(built, filters.exact_target(taps, TOKENS), FIELD)
+    error = exact_operator_gap(built, filters.exact_target(taps, TOKENS), FIELD)
     claimed = _state_space_heads(order, feedthrough, layer)
     what = (
         f"order {order}{', feedthrough' if feedthrough else ''}: {built.heads} {layer.upper()} heads, {error:g} wrong "

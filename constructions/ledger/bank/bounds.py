@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from constructions.checks.operators import exact_gap
+from constructions.checks.operators import exact_gap, frobenius_error
 from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.filter_bank import reduced
-from constructions.filter_bank.approximate import decompose, operator_error, truncated_mha, unit_powers, wide_iha
+from constructions.filter_bank.approximate import decompose, truncated_mha, unit_powers, wide_iha
 from constructions.filter_bank.products import mha_products
 from constructions.ledger.bank.paper import RANDOM, degree, matrix
 from constructions.ledger.statement import Claim, Finding, Statement, size
@@ -120,7 +120,7 @@ def floor_attained(graph: str, terms: int, heads: int, *, power: int = 2, more: 
     """
     target = unit_powers(_floats(graph), terms)
     floor = _tail(spectrum(target), heads + more, power)
-    error = operator_error(truncated_mha(target, heads), target) ** 2
+    error = frobenius_error(truncated_mha(target, heads), target) ** 2
     what = f"{graph}, k = {terms}, R = {heads}: squared error {error:.8f} of the layer, floor {floor:.8f}"
     return Finding(abs(error - floor) <= 1e-10, what, {"error": error, "floor": floor})
 
@@ -139,7 +139,7 @@ def floor_not_beaten(graph: str, terms: int, heads: int, seed: int, *, power: in
         maps = flat @ torch.linalg.pinv(readout)
         readout = torch.linalg.pinv(maps) @ flat
         if step in (0, 2, STEPS - 1):
-            errors.append(operator_error(_mha(maps.T.unflatten(1, (size, size)), readout), target) ** 2)
+            errors.append(frobenius_error(_mha(maps.T.unflatten(1, (size, size)), readout), target) ** 2)
     what = (
         f"{graph}, k = {terms}, R = {heads}: squared errors {errors[0]:.6f}, {errors[1]:.6f}, .., {errors[-1]:.6f} of "
         f"the layer, floor {floor:.6f}"
@@ -185,7 +185,7 @@ def _errors(graph: str, heads: int) -> list[float]:
     layers = [truncated_mha(target, heads)]
     if target.shape[1] <= 40:
         layers.append(wide_iha(target, least_root(heads)))
-    return [operator_error(layer, target) for layer in layers]
+    return [frobenius_error(layer, target) for layer in layers]
 
 
 def fewer_heads_miss(graph: str, tolerance: float, *, more: int = 0) -> Finding:

@@ -10,7 +10,8 @@ from functools import cache
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks.result import exact_error, least_root
+from constructions.checks.operators import exact_gap
+from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.filter_bank.paper import iha_weights, mha_weights, powers, transpose
 from constructions.ledger.statement import Claim, Finding, Statement
@@ -82,7 +83,7 @@ def _concatenated(weights: PositionWeights, blocks: Sequence[DomainMatrix]) -> t
     """The torch layer, and its exact error against blocks side by side."""
     readout = tuple(Block(f"A^{t} X", t * WIDTH, WIDTH) for t in range(len(blocks)))
     layer = Construction("ledger", "App. B.2", to_layer(weights), readout, WIDTH)
-    return layer, exact_error(layer, blocks)
+    return layer, exact_gap(layer, blocks)
 
 
 GRAPHS = ("path:1", "cycle:2", "path:3", "random:3", "star:4", "random:4:1", "complete:5", "random:6", "petersen")

@@ -13,7 +13,6 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.operators import exact_gap
-from constructions.checks.result import exact_error
 from constructions.construction import Block, Construction
 from constructions.filter_bank import reduced
 from constructions.ledger.bank.paper import RANDOM, WIDTH, degree, matrix, shown
@@ -110,7 +109,7 @@ def _by_directions(blocks: Sequence[DomainMatrix]) -> tuple[Construction, float]
     places = {t: (h * longest + i) * WIDTH for h, members in enumerate(heads) for i, t in enumerate(members)}
     readout = tuple(Block(f"A^{t} X", places[t], WIDTH) for t in range(len(blocks)))
     layer = Construction("ledger/directions", "docs/bounds.md", to_layer(weights), readout, WIDTH)
-    return layer, exact_error(layer, blocks)
+    return layer, exact_gap(layer, blocks)
 
 
 # E5

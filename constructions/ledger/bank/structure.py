@@ -2,7 +2,8 @@
 
 import torch
 
-from constructions.checks.result import exact_error, least_root
+from constructions.checks.operators import exact_gap
+from constructions.checks.result import least_root
 from constructions.filter_bank.paper import bank, powers
 from constructions.ledger.bank.paper import matrix
 from constructions.ledger.statement import Claim, Finding, Statement
@@ -58,7 +59,7 @@ def half_suffice(terms: int, tokens: int, *, root: bool = False) -> Finding:
     found, full = dimension(terms, tokens, heads), terms * tokens**2
     a = matrix(f"random:{tokens}")
     layer = bank("iha", powers(a), terms, 1)
-    exactly = exact_error(layer, list(power_blocks(a, terms))) == 0 and layer.heads == least_root(terms)
+    exactly = exact_gap(layer, list(power_blocks(a, terms))) == 0 and layer.heads == least_root(terms)
     what = (
         f"k = {terms}, N = {tokens}: {heads} heads make banks of dimension {found} out of {full}; "
         f"{layer.heads} heads make the powers of a matrix"

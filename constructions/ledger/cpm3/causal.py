@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sympy import QQ
 
-from constructions.checks.result import exact_error
+from constructions.checks.operators import exact_gap
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank import paper as polynomial
@@ -60,7 +60,7 @@ def _bank_error(
     a = matrix(tokens, code)
     masked = causal.under_mask(polynomial.bank(layer, powers(exact.matrix(a, QQ)), terms, 1), causality, row)
     bank = [np.linalg.matrix_power(a, t * step) for t in range(terms)]
-    error = exact_error(masked, [exact.matrix(t, QQ) for t in bank])
+    error = exact_gap(masked, [exact.matrix(t, QQ) for t in bank])
     run = masked(torch.eye(tokens, dtype=torch.float64).unsqueeze(-1)).permute(2, 1, 0).numpy()  # (k, N, N)
     wrong = np.argwhere(run != np.stack(bank)).tolist()
     entry = (

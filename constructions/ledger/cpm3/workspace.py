@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from sympy import QQ
 
-from constructions.checks.result import exact_error, least_root
+from constructions.checks.operators import exact_gap
+from constructions.checks.result import least_root
 from constructions.construction import Construction
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
@@ -48,7 +49,7 @@ def _workspace_error(layer: str, n_max: int, factor: int | None) -> float:
         exact.matrix([[int(j == (n + t) % n_max) for j in range(n_max)] for n in range(n_max)], QQ)
         for t in range(n_max)
     ]
-    return exact_error(_workspace(layer, n_max, 1, factor, 1), shifts)
+    return exact_gap(_workspace(layer, n_max, 1, factor, 1), shifts)
 
 
 def sequences(modulus: int, tokens: int) -> np.ndarray:

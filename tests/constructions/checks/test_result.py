@@ -11,7 +11,8 @@ from sympy import QQ
 
 from constructions import suite
 from constructions.checks import mutants
-from constructions.checks.result import CheckResult, exact_error, float64_error
+from constructions.checks.operators import exact_gap, float64_gap
+from constructions.checks.result import CheckResult
 from constructions.filter_bank.paper import bank, powers
 from iha_theory import exact
 from iha_theory.operators.weights import NotPositionOnlyError
@@ -57,16 +58,16 @@ def test_a_nan_weight_fails_both_tiers():
     with torch.no_grad():
         construction.layer.q_proj.weight[0, 1] = math.nan
     with pytest.raises(ValueError, match="NaN"):
-        exact_error(construction, BLOCKS)
+        exact_gap(construction, BLOCKS)
     targets = np.stack([np.linalg.matrix_power([[0.0, 1], [1, 1]], t) for t in range(4)])
-    assert math.isnan(float64_error(construction, targets, targets))
+    assert math.isnan(float64_gap(construction, targets, targets))
 
 
 def test_the_number_of_blocks_must_fit():
     construction = bank("mha", powers(A), 4, 1)
     for blocks in (BLOCKS[:3], []):
         with pytest.raises(ValueError, match="block"):
-            exact_error(construction, blocks)
+            exact_gap(construction, blocks)
 
 
 @pytest.mark.parametrize("change", [{"width": 1}, {"start": 1, "width": 2}])
@@ -75,9 +76,9 @@ def test_readouts_of_another_width_are_refused(change):
     blocks = tuple(replace(block, **change) if block.start == 0 else block for block in construction.readout)
     if change["width"] == 1:
         with pytest.raises(ValueError, match="width"):
-            exact_error(replace(construction, readout=blocks), BLOCKS)
+            exact_gap(replace(construction, readout=blocks), BLOCKS)
     else:
-        assert exact_error(replace(construction, readout=blocks), BLOCKS) > 0
+        assert exact_gap(replace(construction, readout=blocks), BLOCKS) > 0
 
 
 @pytest.mark.parametrize("change", [{"start": -2}, {"width": 0}, {"start": 7}])
@@ -91,7 +92,7 @@ def test_the_last_coordinate_counts():
     construction = bank("mha", powers(A), 4, 1)
     with torch.no_grad():
         construction.layer.v_proj.weight[-1] = 0
-    assert exact_error(construction, BLOCKS) > 0
+    assert exact_gap(construction, BLOCKS) > 0
 
 
 @pytest.mark.parametrize("name", ["q_proj", "k_proj"])
@@ -100,7 +101,7 @@ def test_content_in_queries_or_keys_is_refused(name):
     with torch.no_grad():
         getattr(construction.layer, name).weight[0, 0] = 1e-3
     with pytest.raises(NotPositionOnlyError, match="content"):
-        exact_error(construction, BLOCKS)
+        exact_gap(construction, BLOCKS)
 
 
 def test_every_mutant_that_changes_a_function_is_killed():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sympy import QQ
 
 from constructions.checks.mutants import damage
-from constructions.checks.result import exact_error, float64_error, layer_operations
+from constructions.checks.operators import exact_gap, float64_gap, operations
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank import causal as causal_bank
@@ -47,7 +47,7 @@ def test_banks_of_lower_triangular_matrices(layer, causality, tokens, terms, dat
     construction = causal_bank.bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality)
     assert construction.heads == (terms if layer == "mha" else ceil_sqrt(terms))
     bank = integer_powers(a, terms)
-    assert exact_error(construction, exact_blocks(bank)) == 0
+    assert exact_gap(construction, exact_blocks(bank)) == 0
     x = torch.from_numpy(np.random.default_rng(0).integers(-3, 4, (1, tokens, 2)).astype(np.float64))
     assert np.array_equal(
         construction(x)[0].detach().numpy(), np.hstack([t.astype(float) @ x[0].numpy() for t in bank])
@@ -61,8 +61,8 @@ def test_banks_in_float64(layer, causality, tokens, terms):
     a = np.tril(np.random.default_rng(tokens).standard_normal((tokens, tokens))) / tokens
     construction = causal_bank.bank(layer, powers(torch.from_numpy(a)), terms, 2, causality)
     targets, majorants = (np.stack([np.linalg.matrix_power(m, t) for t in range(terms)]) for m in (a, np.abs(a)))
-    bound = gamma(layer_operations(construction.layer, tokens) + 2 * terms * tokens)
-    assert float64_error(construction, targets, majorants) <= bound < 1e-10
+    bound = gamma(operations(construction, tokens) + 2 * terms * tokens)
+    assert float64_gap(construction, targets, majorants) <= bound < 1e-10
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -80,9 +80,9 @@ def test_which_matrices_have_a_causal_bank(layer, causality, row, tokens):
             )
             fits = terms == 1 or not np.triu(a, 0 if strict else 1).any()
             bank = integer_powers(a, terms)
-            assert (exact_error(masked, exact_blocks(bank)) == 0) == fits
+            assert (exact_gap(masked, exact_blocks(bank)) == 0) == fits
             kept = [np.tril(t, -1 if strict and i % masked.heads else 0) for i, t in enumerate(bank)]
-            assert exact_error(masked, exact_blocks(kept)) == 0
+            assert exact_gap(masked, exact_blocks(kept)) == 0
 
 
 def test_the_smallest_bank_that_is_not_causal():
@@ -91,7 +91,7 @@ def test_the_smallest_bank_that_is_not_causal():
     with pytest.raises(ValueError, match=r"A\[0, 2\]"):
         causal_bank.bank("mha", powers(exact.matrix([[0, 0, 1], [0, 0, 1], [0, 0, 0]], QQ)), 2, 1)
     one_block = causal_bank.bank("iha", powers(torch.ones(2, 2, dtype=torch.float64)), 1, 1)
-    assert exact_error(one_block, exact_blocks([np.eye(2, dtype=int)])) == 0
+    assert exact_gap(one_block, exact_blocks([np.eye(2, dtype=int)])) == 0
 
 
 def test_the_last_query_row_sees_the_own_token_in_the_virtual_order():
@@ -126,7 +126,7 @@ def test_causal_counts_of_every_length(layer, n_max):
     for causality in CAUSALITIES:
         construction = causal.workspace(layer, n_max, causality=causality)
         assert construction.heads == (n_max if layer == "mha" else ceil_sqrt(n_max))
-        assert exact_error(construction, [stop_at_bos(n_max, t) for t in range(n_max)]) == 0
+        assert exact_gap(construction, [stop_at_bos(n_max, t) for t in range(n_max)]) == 0
         net, task = cpm3.network(construction, 3, 8, flags=True), CountPairs(3, 8, causal=True)
         for tokens in range(1, n_max + 1):
             x = np.concatenate((generator.integers(0, 7, (5, tokens)), np.zeros((1, tokens), dtype=np.int64)))
@@ -212,7 +212,7 @@ def test_what_is_refused_of_a_damaged_workspace(damage):
         )
     else:
         blocks = [exact.matrix(np.eye(n_max + 1, k=-t, dtype=int), QQ) for t in range(n_max)]  # L^t: BOS's row is 0
-    assert exact_error(construction, blocks) > 0
+    assert exact_gap(construction, blocks) > 0
 
 
 def test_checks_hold():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import QQ
 
-from constructions.checks.result import exact_error
+from constructions.checks.operators import exact_gap
 from constructions.construction import count
 from constructions.cpm3.workspace import WEIGHTS, network, workspace
 from constructions.suite.cpm3 import counts_errors, counts_exact, workspace_exact
@@ -75,7 +75,7 @@ def test_every_length_up_to_n_max(layer, slots):  # ledger E9
     construction = workspace(layer, slots, width=2)
     shifts = [exact.matrix(np.eye(slots, dtype=int)[(np.arange(slots) + t) % slots], QQ) for t in range(slots)]
     assert construction.heads == (slots if layer == "mha" else ceil_sqrt(slots))
-    assert exact_error(construction, shifts) == 0
+    assert exact_gap(construction, shifts) == 0
     generator = np.random.default_rng(slots)
     for modulus, coefficient in ((3, 8), (2, 5)):
         net, task = network(construction, modulus, coefficient, flags=True), CountPairs(modulus, coefficient)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sympy import QQ
 
 from constructions.checks.mutants import damage
+from constructions.checks.operators import exact_gap, exact_operator_gap
 from constructions.checks.oracles.convolution import exact_target
-from constructions.checks.result import exact_error, exact_operator_error
 from constructions.construction import Block, Construction
 from constructions.cpm3.tiled import workspace as tiled_workspace
 from constructions.cpm3.workspace import network, shift
@@ -93,16 +93,16 @@ def test_bank_is_exact_for_any_matrix(terms, size, width, seed):
     a = exact.matrix(np.random.default_rng(seed).integers(-2, 3, (size, size)), QQ)
     construction = tiled.bank(powers(a), terms, width)
     assert construction.heads == ceil_sqrt(terms)
-    assert exact_error(construction, list(power_blocks(a, terms))) == 0
+    assert exact_gap(construction, list(power_blocks(a, terms))) == 0
     wrong = [*list(power_blocks(a, terms))[:-1], exact.identity(size, QQ) * QQ(7, 2)]
-    assert exact_error(construction, wrong) > 0
+    assert exact_gap(construction, wrong) > 0
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 5, 7, 8, 9, 10, 13, 20, 26, 37, 43])
 def test_workspace_is_exact(tokens):
     construction = tiled_workspace(tokens, width=2)
     assert construction.heads == ceil_sqrt(tokens)
-    assert exact_error(construction, [shift(tokens, t) for t in range(tokens)]) == 0
+    assert exact_gap(construction, [shift(tokens, t) for t in range(tokens)]) == 0
 
 
 @pytest.mark.parametrize(("tokens", "modulus", "coefficient"), [(7, 3, 8), (9, 5, 11), (13, 7, 15), (25, 4, -9)])
@@ -136,7 +136,7 @@ def test_any_bank_of_products(a, b):
     array = torch.einsum("aix,bjx,abco->iojc", queries, keys, contents).numpy()
     readout = tuple(Block(str(o), o, 1) for o in range(outputs))
     construction = Construction("products", "", to_layer(weights), readout, width)
-    assert exact_operator_error(construction, exact_target(array)) == 0
+    assert exact_operator_gap(construction, exact_target(array)) == 0
 
 
 def test_checks_hold():

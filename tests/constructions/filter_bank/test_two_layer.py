@@ -14,6 +14,7 @@ from constructions.filter_bank import two_layer
 from constructions.filter_bank.paper import powers
 from constructions.suite import better
 from iha_theory import exact
+from iha_theory.operators.exact import layer_columns
 from iha_theory.operators.weights import NotPositionOnlyError, read, with_positions
 from iha_theory.rounding import ceil_sqrt
 from synthetic.tasks.filter_bank import power_blocks
@@ -50,7 +51,7 @@ def test_the_operator_read_is_the_function():
             values.copy_(torch.randint(-3, 4, values.shape, generator=generator))
     x = torch.randint(-9, 10, (1, tokens, width), generator=generator).double()
     out = construction.layer(*(with_positions(x),) * 3)[0]
-    for e, maps in enumerate(two_layer.columns(layer, width)):
+    for e, maps in enumerate(layer_columns(layer, width)):
         expected = sum(exact.to_float64(m) @ x[0, :, a] for a, m in enumerate(maps) if m is not None)
         assert torch.equal(out[:, e], expected)
 
@@ -74,7 +75,7 @@ def test_content_in_queries_or_keys_is_refused(part, name):
     with torch.no_grad():
         getattr(getattr(construction.layer, part), name).weight[0, 1] = 1
     with pytest.raises(NotPositionOnlyError):
-        list(two_layer.columns(construction.layer, 2))
+        list(layer_columns(construction.layer, 2))
 
 
 def test_positions_in_the_first_layers_values_are_refused():
@@ -82,7 +83,7 @@ def test_positions_in_the_first_layers_values_are_refused():
     with torch.no_grad():
         construction.layer.first.v_proj.weight[0, -1] = 1
     with pytest.raises(NotPositionOnlyError, match="values use positions"):
-        list(two_layer.columns(construction.layer, 2))
+        list(layer_columns(construction.layer, 2))
 
 
 def test_read_takes_values_without_positions_only_where_told():

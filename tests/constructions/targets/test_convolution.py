@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructions.checks.mutants import damage
-from constructions.checks.result import exact_operator_error, float64_operator_error
+from constructions.checks.operators import exact_operator_gap, float64_operator_gap
 from constructions.construction import Block, Construction
 from constructions.filter_bank.products import PRODUCTS, iha_products, mha_products
 from constructions.suite import convolution as suite
@@ -57,9 +57,9 @@ def test_equals_the_definition_for_every_image(layer, padding, half, grid, chann
     assert construction.pseudo_heads == {"mha": 1, "iha": size}[layer]
     assert [block.name for block in construction.readout] == [f"channel {o}" for o in range(channels[0])]
     array = by_definition(kernel, grid, padding)
-    assert exact_operator_error(construction, suite.exact_target(array)) == 0
+    assert exact_operator_gap(construction, suite.exact_target(array)) == 0
     array[-1, 0, -1, 0] += 1
-    assert exact_operator_error(construction, suite.exact_target(array)) == 1
+    assert exact_operator_gap(construction, suite.exact_target(array)) == 1
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
@@ -148,7 +148,7 @@ def test_any_bank_of_products(a, b):
         built = weights(queries, keys, contents)
         assert built.num_heads == heads
         construction = Construction("products", "", to_layer(built), readout, width)
-        assert exact_operator_error(construction, suite.exact_target(array)) == 0
+        assert exact_operator_gap(construction, suite.exact_target(array)) == 0
 
 
 def test_mutants_are_killed():
@@ -198,40 +198,40 @@ class TestJudges:
     def test_as_many_coordinates_as_the_readout(self):
         for target in (self.target()[:-1], [], [column[:-1] for column in self.target()]):
             with pytest.raises(ValueError, match=r"coordinates|zip"):
-                exact_operator_error(self.build(), target)
+                exact_operator_gap(self.build(), target)
 
     def test_targets_never_broadcast(self):
         apply = suite.conv2d(self.kernel, self.grid, "zero")
         majorant = suite.conv2d(self.kernel.abs(), self.grid, "zero")
         with pytest.raises(ValueError, match="cannot compare shapes"):
-            float64_operator_error(self.build(), 12, lambda x: apply(x)[..., :1], majorant)
+            float64_operator_gap(self.build(), 12, lambda x: apply(x)[..., :1], majorant)
         with pytest.raises(ValueError, match="cannot compare shapes"):
-            float64_operator_error(self.build(), 12, apply, lambda x: majorant(x)[..., :1])
+            float64_operator_gap(self.build(), 12, apply, lambda x: majorant(x)[..., :1])
 
     def test_nan_never_passes(self):
         apply = suite.conv2d(self.kernel, self.grid, "zero")
-        assert np.isnan(float64_operator_error(self.build(), 12, lambda x: apply(x) * np.nan, apply))
-        assert np.isnan(float64_operator_error(self.build(), 12, apply, lambda x: apply(x) * np.nan))
+        assert np.isnan(float64_operator_gap(self.build(), 12, lambda x: apply(x) * np.nan, apply))
+        assert np.isnan(float64_operator_gap(self.build(), 12, apply, lambda x: apply(x) * np.nan))
 
     @pytest.mark.parametrize("probes", [None, 4])
     def test_an_error_in_one_entry_is_seen(self, probes):
         apply = suite.conv2d(self.kernel, self.grid, "zero")
         majorant = suite.conv2d(self.kernel.abs(), self.grid, "zero")
         construction = self.build()
-        assert float64_operator_error(construction, 12, apply, majorant, probes=probes) < 1e-14
+        assert float64_operator_gap(construction, 12, apply, majorant, probes=probes) < 1e-14
 
         def off(x):
             out = apply(x).clone()
             out[:, 5, 1] += 1e-6 * x[:, 6, 0]
             return out
 
-        assert float64_operator_error(construction, 12, off, majorant, probes=probes) > 1e-9
+        assert float64_operator_gap(construction, 12, off, majorant, probes=probes) > 1e-9
 
     def test_the_exact_judge_reads_the_torch_layer(self):
         construction = self.build()
         with torch.no_grad():
             construction.layer.out_proj.weight[2, 3] += 2.0**-40
-        assert exact_operator_error(construction, self.target()) == 2.0**-40
+        assert exact_operator_gap(construction, self.target()) == 2.0**-40
 
 
 def test_zero_padding_multiplies_shifts_as_the_torus_does():

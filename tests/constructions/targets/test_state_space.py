@@ -11,8 +11,8 @@ from sympy import QQ
 
 from constructions.checks.bounds import certified, lower_bound
 from constructions.checks.mutants import damage
+from constructions.checks.operators import exact_operator_gap
 from constructions.checks.oracles import filters
-from constructions.checks.result import exact_operator_error
 from constructions.filter_bank.products import PRODUCTS
 from constructions.suite import state_space as suite
 from constructions.targets.state_space import (
@@ -69,7 +69,7 @@ def test_equals_the_recursion_for_every_input(model, tokens, layer):
     given = system(a, b, c, d, FIELD)
     construction = state_space(layer, given, tokens)
     taps = plain_taps(a, b, c, d, tokens)
-    assert exact_operator_error(construction, target_of(taps, tokens, FIELD), FIELD) == 0
+    assert exact_operator_gap(construction, target_of(taps, tokens, FIELD), FIELD) == 0
     filtered = transfer(given)
     terms, rank = len(filtered.numerators), len(filtered.independent()[1])
     assert terms <= len(a) + (d is not None)
@@ -88,7 +88,7 @@ def test_equals_the_recursion_for_every_input(model, tokens, layer):
 )
 def test_fir_equals_its_taps(taps, tokens, layer):
     construction = fir(layer, taps, tokens, FIELD)
-    assert exact_operator_error(construction, target_of(taps, tokens, FIELD), FIELD) == 0
+    assert exact_operator_gap(construction, target_of(taps, tokens, FIELD), FIELD) == 0
     assert construction.heads <= {"mha": len(taps), "iha": ceil_sqrt(len(taps))}[layer]
 
 
@@ -160,7 +160,7 @@ def test_scalar_taps_are_one_operator(layer):
     taps = [[[2**t]] for t in range(9)]
     construction = fir(layer, taps, 12)
     assert construction.heads == 1
-    assert exact_operator_error(construction, target_of(np.array(taps), 12, QQ)) == 0
+    assert exact_operator_gap(construction, target_of(np.array(taps), 12, QQ)) == 0
     assert certified(suite.responses([exact.matrix(tap, QQ) for tap in taps])).rank == 1
     generator = np.random.default_rng(0)
     model = system(np.diag(generator.uniform(-0.9, 0.9, 5)), np.ones((5, 1)), generator.standard_normal((1, 5)))
@@ -176,7 +176,7 @@ def test_nothing_comes_out_of_a_filter_that_is_zero(layer):
     model = system(np.eye(3), np.ones((3, 2)), np.zeros((2, 3)))
     construction = state_space(layer, model, 4)
     assert construction.heads == 1
-    assert exact_operator_error(construction, target_of([np.zeros((2, 2))], 4, QQ)) == 0
+    assert exact_operator_gap(construction, target_of([np.zeros((2, 2))], 4, QQ)) == 0
 
 
 def test_derogatory_floats_need_no_tolerance():
