@@ -174,14 +174,17 @@ class AttentionLayer(nn.Module):
         v = self._split(self.v_proj(value), self.value_head_dim)
         return self._merge(self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions))
 
-    @staticmethod
-    def _split(projected: Tensor, width: int) -> Tensor:
-        """(batch, tokens, heads * width) -> (batch, heads, tokens, width)."""
+    def _split(self, projected: Tensor, width: int) -> Tensor:
+        """(batch, tokens, heads * width) -> (batch, heads, tokens, width), in the precision that the pattern needs."""
+        if self.pattern == "hard":
+            projected = projected.to(torch.promote_types(projected.dtype, torch.float32))
         return projected.unflatten(-1, (-1, width)).transpose(1, 2)
 
     def _merge(self, heads: Tensor) -> Tensor:
         """Heads concatenated and projected: (batch, heads, tokens, value_head_dim) -> (batch, tokens, out_dim)."""
         out = heads.transpose(1, 2).flatten(2)
+        if self.pattern == "hard":
+            out = out.to(self.v_proj.weight.dtype)
         return out if self.out_proj is None else self.out_proj(out)
 
     def heads(

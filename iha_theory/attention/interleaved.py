@@ -162,15 +162,15 @@ class InterleavedHeadAttention(AttentionLayer):
         )
         out = out.unflatten(-2, (queries, self.num_pseudo_heads))
         if self.collapse_kind == "global":
-            return torch.einsum("bhnjd,ohj->bond", out, self.collapse)
-        return torch.einsum("bhnjd,hj->bhnd", out, self.collapse)
+            return torch.einsum("bhnjd,ohj->bond", out, self.collapse.to(out.dtype))
+        return torch.einsum("bhnjd,hj->bhnd", out, self.collapse.to(out.dtype))
 
     def _virtual(
         self, x: Tensor, alpha: Tensor, positions: Tensor | None, rotary: Rotary | Literal["own"] = "own"
     ) -> Tensor:
         """Pseudo-heads of x, token-major: (batch, heads, tokens * P, width)."""
         tokens = x.shape[-2]
-        mixed = torch.einsum("bmnd,mhj->bhnjd", x, alpha)
+        mixed = torch.einsum("bmnd,mhj->bhnjd", x, alpha.to(x.dtype))
         flat = mixed.flatten(2, 3)
         if rotary is None or self.rotary is None:
             return flat

@@ -8,6 +8,9 @@ With queries q, keys k, values v and scores s_ij = scale <q_i, k_j>:
 
 A query with no allowed key gives 0, with zero gradient.
 
+Hard attention is for float32 and float64: half precision rounds different scores to a tie, and overflows where ties are
+counted and their values added. The layers turn to float32 between their projections.
+
 Limit: a value that is not finite reaches every row whose weights it is multiplied with, a weight of 0 included
 (0 * inf = NaN), as in torch's own attention. Finite keys and values at forbidden places never matter.
 
@@ -154,5 +157,4 @@ def _hard(scores: Tensor, v: Tensor, allowed: Tensor | None, dropout: float) -> 
     if allowed is not None:  # a row with no allowed key sums to 0: divide it by 1, since 0/0 has NaN gradients
         count = count.masked_fill(~allowed.any(-1, keepdim=True), 1)
     # Divide the sum, not the weights: (H x) / H is exact where (1/H) (H x) need not be.
-    work = torch.promote_types(v.dtype, torch.float32)  # a sum of many values overflows half precision
-    return ((F.dropout(ties.to(work), dropout) @ v.to(work)) / count).to(v.dtype)
+    return (F.dropout(ties.to(v.dtype), dropout) @ v) / count

@@ -61,4 +61,4 @@ class TalkingHeadsAttention(AttentionLayer):
 
 
 def _over_heads(mix: Tensor | None, maps: Tensor) -> Tensor:
-    return maps if mix is None else torch.einsum("hg,bgij->bhij", mix, maps)
+    return maps if mix is None else torch.einsum("hg,bgij->bhij", mix.to(maps.dtype), maps)

@@ -240,6 +240,34 @@ def test_fully_masked_row_is_0_with_finite_gradients(row, pattern, dtype):
     check_finite(layer, x, out)
 
 
+# Hard attention in half precision: its scores, its ties and its sums do not fit there.
+
+
+@all_layers
+def test_hard_attention_in_float16_averages_many_large_values(row):
+    """1200 values of 60000, for pairs of keys 300 x 300: their sum, and the number of pairs, exceed float16's 65504."""
+    layer = row.build(4, 2, vdim=1, value_head_dim=1, out_proj=False, pattern="hard", dtype=torch.float16)
+    x = torch.ones(1, 300 if row.kind is TwoSimplicialAttention else 1200, 4, dtype=torch.float16)
+    out = average(layer)(x if row.depth == 2 else x[:, :3], x, 60_000 * x[..., :1])
+    assert out.dtype == torch.float16
+    assert (out == 60_000).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@all_layers
+def test_hard_attention_in_half_precision_finds_the_largest_score(row, dtype):
+    """Integers that projections keep exactly, with scores that half precision would round to ties or to infinity."""
+    high, low = (row.build(pattern="hard", scale=1.0, dtype=dtype) for dtype in (torch.float64, dtype))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in high.parameters():
+            parameter.copy_(torch.randint(-1, 2, parameter.shape, generator=generator))
+        low.load_state_dict(high.state_dict())
+        x, value = (torch.randint(-m, m + 1, (2, 40, 8), generator=generator).double() for m in (31, 3))
+        right, got = high(x, x, value), low(*(tensor.to(dtype) for tensor in (x, x, value))).double()
+    assert (got - right).abs().max() <= 4 * torch.finfo(dtype).eps * right.abs().max()
+
+
 # Case 14: dropout.
 
 
