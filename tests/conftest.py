@@ -1,18 +1,29 @@
-"""Shapes in signatures are checked in every test; two threads, as the machines that run the suite have."""
+"""Shapes in signatures are checked in every test; modules are shared out over processes of one thread each."""
 
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch starts; see iha_theory.cli
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tensors here are tiny, and threads of several processes would fight
 
+import joblib
 import pytest
-import torch
 from jaxtyping import install_import_hook
 
 install_import_hook(["iha_theory", "synthetic", "constructions", "figures"], "beartype.beartype")
-torch.set_num_threads(2)
 
 from iha_theory.cli.main import main
+
+
+def pytest_xdist_auto_num_workers(config):
+    """A process a core, eight at most; none besides this one for a single module, which is not shared out."""
+    modules = {argument.partition("::")[0] for argument in config.args}
+    return 0 if len(modules) == 1 and modules.pop().endswith(".py") else min(joblib.cpu_count(), 8)
+
+
+def pytest_collection_modifyitems(items):
+    """The README's commands first: they take longest, and nobody else would be left to wait for."""
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 @pytest.fixture

@@ -28,15 +28,6 @@ from iha_theory.operators.rank import rank
 SIZES: dict[str, Any] = {"vdim": 5, "head_dim": 4, "value_head_dim": 3, "dtype": torch.float64}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The matrices here are small: a second thread only waits, for long where the machine is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def generic(layer: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

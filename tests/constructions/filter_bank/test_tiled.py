@@ -1,6 +1,5 @@
 """Tiled IHA: the tilings themselves, the bank and the workspace for every size, costs, products, mutants."""
 
-import json
 from math import isqrt
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import QQ
 
-from constructions.checks.mutants import damage
 from constructions.checks.operators import exact_gap, exact_operator_gap
 from constructions.checks.oracles.convolution import exact_target
 from constructions.construction import Block, Construction
@@ -139,32 +137,8 @@ def test_any_bank_of_products(a, b):
     assert exact_operator_gap(construction, exact_target(array)) == 0
 
 
-def test_checks_hold():
-    results = [result for terms in (4, 9, 25, 49) for result in better.checks(terms)]
-    assert len({result.id for result in results}) == len(results) == 4 * 4 + 3 * 2
-    for result in results:
-        assert result.holds, result
-        assert result.heads == result.setting["lower_bound_heads"]
-        assert result.bound == 0 if result.tier == "exact" else 0 < result.bound < 1e-12
-    json.dumps([result.to_json() for result in results], allow_nan=False)
+def test_exact_only():
     assert {result.tier for result in better.checks(4, exact_only=True)} == {"exact"}
-
-
-@pytest.mark.parametrize("terms", [64, 100])
-def test_large_sizes(terms):
-    results = {result.id.split("/")[0]: result for result in better.checks(terms)}
-    assert all(result.holds for result in results.values())
-    assert results["tiled-bank"].setting["maps_per_term"] < 2.5
-    assert results["projected-bank"].pseudo_heads == ceil_sqrt(ceil_sqrt(terms))
-
-
-def test_mutants_are_killed():
-    subjects = [s for s in better.subjects() if s.check.startswith("tiled")]
-    assert len(subjects) == 6
-    for subject in subjects:
-        results = list(damage(subject))
-        assert sum(result.changes for result in results) >= 12
-        assert all(result.killed for result in results if result.changes), subject.check
 
 
 def test_refusals():

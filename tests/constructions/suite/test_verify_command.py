@@ -1,6 +1,9 @@
 """`iha-theory verify` as a user calls it."""
 
 import json
+import subprocess
+import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,23 +12,84 @@ import scipy.sparse
 from constructions import suite
 from iha_theory.rounding import ceil_sqrt
 
+CHECKS = {
+    "bank": 224,
+    "bank-every-matrix": 12,
+    "bank-random-matrix": 4,
+    "cpm3-workspace": 52,
+    "cpm3": 364,
+    "causal-bank": 30,
+    "causal-workspace": 51,
+    "causal-cpm3": 51,
+    "inclusion": 16,
+    "strictness": 6,
+    "tiled-bank": 12,
+    "projected-bank": 8,
+    "two-layer-bank": 12,
+    "tiled-workspace": 8,
+    "reduced": 20,
+    "reduced-tiled": 10,
+    "reduced-two-layer": 10,
+    "within": 8,
+    "convolution": 24,
+    "state-space": 18,
+    "state-space-every": 6,
+    "fir": 12,
+    "state-space-feedthrough": 4,
+    "state-space-derogatory": 4,
+}
+"""The first part of an id: how many checks have it."""
 
-def test_json_has_heads_errors_and_verdicts(call, tmp_path):
-    file = tmp_path / "new" / "out.json"
-    code, out, _ = call("verify", "karate", "cpm3", "--terms", "5", "9", "--n-max", "1", "4", "--json", str(file))
-    content = json.loads(file.read_text())
-    assert code == 0
-    assert "All" in out.splitlines()[-1]
-    assert content["schema"] == "iha-theory/verify/1"
-    assert content["complete"]
-    assert {c["setting"].get("terms") for c in content["checks"]} == {5, 9, None}
-    for check in content["checks"]:
-        size = check["setting"].get("terms") or check["setting"]["n_max"]
-        assert check["verdict"] == "holds"
-        assert check["heads"] == (size if check["layer"] == "mha" else ceil_sqrt(size))
-        assert check["error"] == 0 or check["tier"] == "float64"
-        assert {"id", "claim", "layer", "heads", "pseudo_heads", "tier", "error", "bound", "setting"} <= check.keys()
-    assert len({check["id"] for check in content["checks"]}) == len(content["checks"])
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """The checks of `iha-theory verify`, the README's first command, run once for all tests in a process of its own."""
+    file = tmp_path_factory.mktemp("verify") / "new" / "all.json"
+    command = [sys.executable, "-m", "iha_theory.cli", "verify", "--json", str(file)]
+    done = subprocess.run(command, cwd=file.parents[1], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All" in done.stdout.splitlines()[-1]
+    content = json.loads(file.read_text(), parse_constant=pytest.fail)
+    assert (content["schema"], content["complete"]) == ("iha-theory/verify/1", True)
+    return content["checks"]
+
+
+def test_every_check_holds_with_its_own_id(everything):
+    assert len({check["id"] for check in everything}) == len(everything)
+    assert [check["id"] for check in everything if check["verdict"] != "holds"] == []
+
+
+def test_every_family_is_checked(everything):
+    assert Counter(check["id"].partition("/")[0] for check in everything) == CHECKS
+
+
+def test_errors_are_exact_or_within_bounds_of_rounding(everything):
+    for check in everything:
+        if check["tier"] == "exact":
+            assert check["error"] == check["bound"] == 0
+        elif check["id"].startswith("within/"):  # a tolerance is asked for
+            assert check["setting"]["floor"] <= check["bound"]
+        else:
+            assert 0 < check["bound"] < 1e-11
+
+
+def test_heads_are_those_of_the_claims_and_attain_the_lower_bounds(everything):
+    for check in everything:
+        setting = check["setting"]
+        if check["claimed_heads"] is not None:
+            assert check["heads"] == check["claimed_heads"]
+        if "lower_bound_heads" in setting:
+            assert check["heads"] == setting["lower_bound_heads"]
+        if check["id"].startswith(("bank/", "cpm3/")):
+            size = setting.get("terms") or setting["n_max"]
+            assert check["heads"] == (size if check["layer"] == "mha" else ceil_sqrt(size))
+    within = {
+        layer: [c["heads"] for c in everything if c["id"].startswith("within/") and c["layer"] == layer]
+        for layer in ("mha", "iha")
+    }
+    assert within == {"mha": [4, 7, 11, 16], "iha": [2, 3, 4, 4]}
+    feedthrough = {(c["layer"], c["heads"]) for c in everything if c["id"].startswith("state-space-feedthrough/")}
+    assert feedthrough == {("mha", 5), ("iha", 3)}
 
 
 def test_json_to_standard_output_is_all_there_is(call):
@@ -124,11 +188,12 @@ def test_stopping_keeps_what_was_done(call, monkeypatch, tmp_path):
 
 
 def test_mutants(call, tmp_path, monkeypatch):
-    few = suite.subjects()[:9]
+    few = suite.subjects()[:2]
     monkeypatch.setattr(suite, "subjects", lambda: few)
     code, out, _ = call("verify", "--mutants", "--json", str(tmp_path / "m.json"))
     content = json.loads((tmp_path / "m.json").read_text())
     assert code == 0
-    assert len(content["mutants"]) >= 60
+    assert len(content["mutants"]) >= 12
+    assert {mutant["check"] for mutant in content["mutants"]} == {subject.check for subject in few}
     assert all(mutant.keys() == {"check", "mutant", "killed"} and mutant["killed"] for mutant in content["mutants"])
     assert "are caught" in out

@@ -22,15 +22,6 @@ from iha_theory.operators.numerical import (
 from iha_theory.operators.rank import CLEAR_GAP, ROUNDING, SHRINKAGE, rank, sketch_failure
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """The matrices here are small: a second thread only waits, for long where the machine is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 

@@ -117,18 +117,16 @@ def test_divergence_ends_one_run_and_not_the_others():  # case 20
 
 
 RESUME = """
-import sys, torch
+import sys
 from pathlib import Path
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
-torch.set_num_threads(1)
 runs = [TrainConfig.for_task({task!r}, {options!r} | {{"seed": s}}) for s in range(2)]
 train(runs, checkpoint_file=Path(sys.argv[1]), stop_at=int(sys.argv[2]))
 """
 
 
 def test_resuming_is_exact(tmp_path):
-    torch.set_num_threads(1)
     run = config(attention="iha", steps=40, eval_every=7, train_size=30, patience=9)
     options = run.to_json()
     task = options.pop("task")
@@ -138,7 +136,6 @@ def test_resuming_is_exact(tmp_path):
     subprocess.run([sys.executable, "-c", code, str(file), "20"], check=True, env=dict(os.environ))  # a new process
     runs = [dataclasses.replace(run, seed=seed) for seed in range(2)]
     resumed, whole = train(runs, checkpoint_file=file), train(runs)
-    torch.set_num_threads(2)
     assert file.exists()  # for the caller to remove, once the runs are kept
     for a, b in zip(resumed, whole, strict=True):
         assert same(a, b)
