@@ -1,0 +1,68 @@
+"""The house keeps its shape: what is light stays light, rooms stay small, names agree."""
+
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from iha_theory.cli.main import COMMANDS, GROUP
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
+FOLDERS = sorted({path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")})
+STILL = {
+    "synthetic/training": 15,
+    "constructions/ledger/costs/parameters.py": 341,
+    "constructions/ledger/content/exact.py": 338,
+}
+"""Rooms and modules that are to become smaller: what they may hold until then."""
+LIGHT = """
+import contextlib, sys
+with contextlib.suppress(SystemExit):
+    {}
+print(sorted({{name.partition(".")[0] for name in sys.modules}}))
+"""
+
+
+@pytest.mark.parametrize(
+    "code", ["import iha_theory", "from iha_theory.cli.main import main; main(['--help'])"], ids=["import", "help"]
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(code):
+    printed = subprocess.run([sys.executable, "-c", LIGHT.format(code)], capture_output=True, text=True, check=True)
+    assert "'iha_theory'" in printed.stdout
+    for heavy in ("torch", "numpy", "scipy", "sympy", "networkx", "matplotlib", "rich", "joblib"):
+        assert f"'{heavy}'" not in printed.stdout
+
+
+def test_the_list_of_commands_is_that_of_the_entry_points():
+    declared = PROJECT["project"]["entry-points"][GROUP]
+    assert list(declared) == list(COMMANDS)
+    assert {entry.name: entry.value for entry in entry_points(group=GROUP)} == declared  # else: install again
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_rooms_are_small(folder):
+    modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) <= STILL.get(str(folder.relative_to(ROOT)), 12)
+    lengths = {str(m.relative_to(ROOT)): len(m.read_text(encoding="utf-8").splitlines()) for m in modules}
+    assert {name: length for name, length in lengths.items() if length > STILL.get(name, 300)} == {}
+
+
+def test_the_import_rules_have_no_exceptions():
+    for contract in PROJECT["tool"]["importlinter"]["contracts"]:
+        assert not any("ignore" in option for option in contract), contract["name"]
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_tests_stand_where_what_they_test_stands():
+    """tests/a/b/test_c.py tests something in a/b; its folder is there, or a module of the folder's name."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        room = ROOT / path.parent.relative_to(ROOT / "tests")
+        assert room.is_dir(), path
