@@ -1,12 +1,10 @@
 """The ledger: every statement of the paper's theory, and of ours, with a verdict computed when asked.
 
 - `statement`: what a statement, a claim and a verdict are.
-- `inclusion`, `definitions`, `strictness`, `bank`, `rank`, `order`, `workspace`, `causal`, `counting`, `costs`,
-  `compute`, `reported`: the paper's statements, by topic.
-- `bounds`, `structure`, `beyond`, `start`, `precision`, `content`, `limits`: what this project adds (docs/results.md).
-- `page`: a statement as text; the README's table.
-
-A module here holds `STATEMENTS`; making it computes nothing.
+- `cases`: what several statements are checked on.
+- `attention`, `bank`, `cpm3`, `costs`, `content`: the statements, by subject; the paper's, and what this project adds
+  (docs/results.md). A module there holds `STATEMENTS`; making it computes nothing.
+- `page`: a statement as text; the table of docs/ledger.md and the README's digest.
 """
 
 import re
@@ -16,8 +14,8 @@ from difflib import get_close_matches
 from constructions.ledger.attention import definitions, inclusion, start, strictness
 from constructions.ledger.bank import beyond, bounds, rank, structure
 from constructions.ledger.bank import paper as bank
+from constructions.ledger.content import concatenated, limits
 from constructions.ledger.content import exact as content
-from constructions.ledger.content import limits
 from constructions.ledger.costs import compute, reported
 from constructions.ledger.costs import parameters as costs
 from constructions.ledger.cpm3 import causal, counting, order, precision, workspace
@@ -43,6 +41,7 @@ MODULES = (
     beyond,
     start,
     precision,
+    concatenated,
     content,
     limits,
 )

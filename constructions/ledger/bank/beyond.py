@@ -24,7 +24,7 @@ from constructions.filter_bank.products import PRODUCTS
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.two_layer import to_two_layers, weights
 from constructions.ledger.bank.bounds import measured
-from constructions.ledger.bank.paper import matrix
+from constructions.ledger.cases import matrix
 from constructions.ledger.statement import Claim, Finding, Statement
 from constructions.targets.convolution import Padding, convolution
 from constructions.targets.state_space import rational_filter, transfer

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from constructions.checks.operators import exact_gap, frobenius_error
+from constructions.checks.operators import frobenius_error
 from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.filter_bank import reduced
 from constructions.filter_bank.approximate import decompose, truncated_mha, unit_powers, wide_iha
 from constructions.filter_bank.products import mha_products
-from constructions.ledger.bank.paper import RANDOM, degree, matrix
+from constructions.ledger.cases import RANDOM, degree, made, matrix
 from constructions.ledger.statement import Claim, Finding, Statement, size
 from iha_theory.bounds.certificates import verify
 from iha_theory.bounds.exact_rank import power_rank
@@ -23,7 +23,6 @@ from iha_theory.bounds.heads import error_floor, spectrum
 from iha_theory.capacity import VALUE_DIM, Capacity, table
 from iha_theory.operators.weights import to_layer
 from synthetic.graphs import builtin, normalise
-from synthetic.tasks.filter_bank import power_blocks
 
 # T1
 
@@ -71,11 +70,8 @@ def rank_heads_suffice(graph: str, terms: int, *, measure: str = "degree", root:
     """
     a = matrix(graph)
     r = _least(graph, terms, measure)
-    given, blocks = reduced.reduce(a, terms), list(power_blocks(a, terms))
-    layers = {name: reduced.bank(name, given, 1) for name in reduced.LAYERS}
-    error = max(exact_gap(layer, blocks) for layer in layers.values())
-    heads = {name: layer.heads for name, layer in layers.items()}
-    claimed = {name: r if name == "mha" else next(h for h in count() if h**root >= r) for name in layers}
+    heads, error = made(a, terms, 1, reduced.LAYERS)
+    claimed = {name: r if name == "mha" else next(h for h in count() if h**root >= r) for name in heads}
     what = f"{graph}, k = {terms}: heads {heads}, exact error {error:g}"
     return Finding(error == 0 and heads == claimed, what, {"heads": heads, "error": error})
 
@@ -167,24 +163,20 @@ TERMS = 16
 
 
 def heads_within(graph: str, tolerance: float, *, fewer: int = 0) -> Finding:
-    """MHA with the heads of the table, and wide IHA with their square root, are torch layers within the tolerance.
-
-    The IHA runs up to N = 40 only, since its queries are of width H N.
-    """
+    """MHA with the heads of the table, and wide IHA with their square root, are torch layers within the tolerance."""
     heads = HEADS_AT[graph][TOLERANCES.index(tolerance)] - fewer
     errors = _errors(graph, heads)
-    what = f"{graph}, error {tolerance:g}: {heads} MHA heads are within {size(errors[0]):g}"
-    if len(errors) > 1:
-        what += f", {least_root(heads)} wide IHA heads within {size(errors[1]):g}"
+    what = (
+        f"{graph}, error {tolerance:g}: {heads} MHA heads are within {size(errors[0]):g}, {least_root(heads)} wide IHA "
+        f"heads within {size(errors[1]):g}"
+    )
     return Finding(max(errors) <= tolerance, what, {"heads": heads, "errors": [size(e) for e in errors]})
 
 
 @cache
 def _errors(graph: str, heads: int) -> list[float]:
     target = unit_powers(_floats(graph), TERMS)
-    layers = [truncated_mha(target, heads)]
-    if target.shape[1] <= 40:
-        layers.append(wide_iha(target, least_root(heads)))
+    layers = truncated_mha(target, heads), wide_iha(target, least_root(heads))
     return [frobenius_error(layer, target) for layer in layers]
 
 

@@ -1,47 +1,21 @@
 """The polynomial filter bank: the paper's heads make it (Sec. 3.1, 4.2, App. B.2).
 
-All is exact, over the rationals. A case's matrix is named: see `matrix`.
+All is exact, over the rationals. A case's matrix is named: see `constructions.ledger.cases`.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 
-from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.operators import exact_gap
 from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.filter_bank.paper import iha_weights, mha_weights, powers, transpose
+from constructions.ledger.cases import RANDOM, WIDTH, matrix
 from constructions.ledger.statement import Claim, Finding, Statement
-from constructions.targets.state_space import minimal_polynomial
-from iha_theory import exact
 from iha_theory.operators.weights import PositionWeights, to_layer
-from synthetic.graphs import builtin
 from synthetic.tasks.filter_bank import power_blocks
-
-WIDTH = 2
-
-
-def matrix(name: str) -> DomainMatrix:
-    """A over the rationals: a built-in graph's adjacency, or "binary:N:C", whose entries are the N^2 bits of C."""
-    if not name.startswith("binary:"):
-        return exact.matrix(builtin(name).adjacency, QQ)
-    size, code = map(int, name.split(":")[1:])
-    return exact.matrix([[code >> (size * (size - i) - 1 - j) & 1 for j in range(size)] for i in range(size)], QQ)
-
-
-def shown(a: DomainMatrix) -> str:
-    """The entries of an integer matrix, row by row."""
-    return str([[int(x) for x in row] for row in a.to_list()])
-
-
-@cache
-def degree(graph: str) -> int:
-    """The degree of A's minimal polynomial, by elimination over the rationals."""
-    return len(minimal_polynomial(matrix(graph))) - 1
-
 
 # P-bank-mha, P-bank-iha
 
@@ -87,7 +61,6 @@ def _concatenated(weights: PositionWeights, blocks: Sequence[DomainMatrix]) -> t
 
 
 GRAPHS = ("path:1", "cycle:2", "path:3", "random:3", "star:4", "random:4:1", "complete:5", "random:6", "petersen")
-RANDOM = tuple(f"random:{n}:{seed}" for n in range(1, 7) for seed in range(10))
 
 STATEMENTS = (
     Statement(

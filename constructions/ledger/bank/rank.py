@@ -1,6 +1,6 @@
 """What "at least k heads" of MHA for the filter bank needs: rank and degree (App. B.2; ledger E5).
 
-All is exact, over the rationals. A case's matrix is named: see `constructions.ledger.bank.paper.matrix`.
+All is exact, over the rationals. A case's matrix is named: see `constructions.ledger.cases`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from sympy.polys.matrices import DomainMatrix
 from constructions.checks.operators import exact_gap
 from constructions.construction import Block, Construction
 from constructions.filter_bank import reduced
-from constructions.ledger.bank.paper import RANDOM, WIDTH, degree, matrix, shown
+from constructions.ledger.cases import RANDOM, WIDTH, degree, made, matrix, shown
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
 from iha_theory.bounds.certificates import verify
@@ -163,18 +163,16 @@ def degree_decides(graph: str, terms: int, *, measure: str = "degree", root: int
 def _counts(graph: str, terms: int) -> dict[str, Any]:
     """Size, rank and degree of A; verified lower bounds; the heads of two layers, and their exact error as the bank."""
     a = matrix(graph)
-    given, blocks = reduced.reduce(a, terms), list(power_blocks(a, terms))
-    certified = _certified(a, terms)
-    layers = {name: reduced.bank(name, given, WIDTH) for name in ("mha", "iha")}
+    certified, (heads, error) = _certified(a, terms), made(a, terms, WIDTH)
     return {
         "size": a.shape[0],
         "rank": a.rank(),
         "degree": degree(graph),
         "certified": certified,
         "certified_iha": least_heads("iha", certified),
-        "heads": layers["mha"].heads,
-        "iha_heads": layers["iha"].heads,
-        "error": max(exact_gap(layer, blocks) for layer in layers.values()),
+        "heads": heads["mha"],
+        "iha_heads": heads["iha"],
+        "error": error,
     }
 
 

@@ -5,7 +5,7 @@ import torch
 from constructions.checks.operators import exact_gap
 from constructions.checks.result import least_root
 from constructions.filter_bank.paper import bank, powers
-from constructions.ledger.bank.paper import matrix
+from constructions.ledger.cases import matrix
 from constructions.ledger.statement import Claim, Finding, Statement
 from iha_theory.attention import InterleavedHeadAttention
 from synthetic.tasks.filter_bank import power_blocks

@@ -11,7 +11,7 @@ import torch
 from sympy import QQ
 from torch import Tensor
 
-from constructions.ledger.content.exact import WIDTH, integers
+from constructions.ledger.cases import WIDTH, integers
 from constructions.ledger.statement import Claim, Finding, Statement, size
 from constructions.targets.content.exact_layer import ExactLayer, with_positions
 from constructions.targets.content.families import (

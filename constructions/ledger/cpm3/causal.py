@@ -12,7 +12,8 @@ from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank import paper as polynomial
 from constructions.filter_bank.causal import Row
 from constructions.filter_bank.paper import powers
-from constructions.ledger.cpm3.workspace import ANY_TASK, EVERY_N_MAX, LAYERS, every_length, sequences
+from constructions.ledger.cases import LAYERS, sequences
+from constructions.ledger.cpm3.workspace import ANY_TASK, EVERY_N_MAX, every_length
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
 from iha_theory.attention.interleaved import Causality

@@ -13,14 +13,12 @@ from constructions.construction import Construction
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
 from constructions.cpm3.mlp import PairCount
+from constructions.ledger.cases import LAYERS, N_MAX, sequences
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
 from iha_theory.attention.interleaved import Causality
 from iha_theory.operators.weights import to_layer, with_positions
-from synthetic.tasks.count_pairs import CountPairs, all_sequences
-
-N_MAX = range(1, 18)
-LAYERS = ("mha", "iha")
+from synthetic.tasks.count_pairs import CountPairs
 
 
 @cache
@@ -50,15 +48,6 @@ def _workspace_error(layer: str, n_max: int, factor: int | None) -> float:
         for t in range(n_max)
     ]
     return exact_gap(_workspace(layer, n_max, 1, factor, 1), shifts)
-
-
-def sequences(modulus: int, tokens: int) -> np.ndarray:
-    """All M^N sequences if they are few; otherwise random ones, the zeros among them."""
-    if modulus**tokens <= 300:
-        return np.concatenate(list(all_sequences(modulus, tokens)))
-    x = np.random.default_rng(tokens).integers(0, 3 * modulus, (20, tokens))
-    x[0] = 0
-    return x
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """The names of the ledger's matrices."""
 
-from constructions.ledger.bank.paper import matrix
+from constructions.ledger.cases import matrix
 
 
 def test_names_of_matrices():

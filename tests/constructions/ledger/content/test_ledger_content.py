@@ -1,9 +1,13 @@
 """Content: conditions that must decide, by an invariant of A that the code under test does not use."""
 
 import pytest
+import sympy
+from sympy import QQ
 
-from constructions.ledger.bank.paper import matrix
+from constructions.ledger.cases import matrix
+from constructions.ledger.content import concatenated
 from constructions.ledger.content import exact as content
+from iha_theory import exact
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,19 @@ def test_a_wrong_count_in_the_limit_is_noticed(monkeypatch, judged):
     for wrong in (10**6, 0):
         monkeypatch.setattr(content, "limit_heads", lambda *_, w=wrong: w)
         assert not content.queries_do_not_save("path:3", 2, 1).holds
+
+
+@pytest.mark.parametrize(
+    ("code", "matrix_"),
+    [(27, [[-1, -1], [-1, 0]]), (1, [[0, -1], [-1, -1]]), (51, [[-1, 1], [1, 0]]), (25, [[0, 1], [1, -1]])],
+)
+def test_irrational_eigenvalues_are_tried(code, matrix_):
+    """A - f I and A^2 - f^2 I share their columns for f = (-1 +- sqrt 5) / 2; no integer f has a rank-one part."""
+    field, parts = concatenated._rank_one_parts([exact.matrix(matrix_, QQ)])
+    assert field == QQ.algebraic_field(sympy.sqrt(5))
+    assert len(parts[0]) == 2
+    assert all(f**2 + f == field.one for f, _ in parts[0])
+    assert concatenated.no_head_carries_two(2, code, 4).holds
+    finding = concatenated.no_head_carries_two(2, code, 4, keys=False)
+    assert not finding.holds
+    assert finding.what.startswith(f"A = {matrix_}: one head carries")
