@@ -5,6 +5,7 @@ A float64 is a dyadic rational, so weights pass from torch to the rationals, and
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ def element(domain: Domain, x: Any) -> Any:
             raise ValueError(f"{x} is not a number that can be checked exactly")
         numerator, denominator = float(x).as_integer_ratio()
         return domain(numerator) / domain(denominator) if denominator != 1 else domain(numerator)
+    if isinstance(x, Rational):
+        return domain(x.numerator) / domain(x.denominator)
     return domain.convert(x)
 
 

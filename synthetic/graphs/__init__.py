@@ -7,10 +7,16 @@ path (edge list, GraphML, Matrix Market, .npz, edges or a matrix in memory):
 - an undirected edge fills both triangles; a self-loop counts once, on the diagonal, directed or not;
 - an isolated node keeps its zero row;
 - rows are in numeric order if all labels are integers, else in order of first appearance (networkx's node order for
-  its own graphs and for GraphML). A text label is an integer if it is written as Python writes it: 7 and -3, but
-  not 07. The rows of a matrix are labelled 0, 1, ...;
-- the dtype is int64 if all weights are integers, object (Python integers) if one of them does not fit in it, and
-  float64 otherwise. A float counts as an integer up to 2^53. NaN, infinite and complex weights are refused.
+  its own graphs, the file's for GraphML). A text label is an integer if it is written as Python writes it: 7 and -3,
+  but not 07. The rows of a matrix are labelled 0, 1, ...;
+- numbers keep their kind. Written ones are what they say: 0.1 is one tenth, 1/3 a third. The dtype is int64 if all
+  weights are integers that fit in it, object (Python's integers and fractions) if they are exact, and float64 for
+  floats from memory or .npz, of which those without a fraction count as integers up to 2^53. What float64 would have
+  to round beside floats makes all of them fractions. NaN, infinite and complex weights are refused;
+- row normalisation keeps exact numbers exact.
+
+A file that fits its format only half is refused, by line, and so is one that may be another format: `edge_list`,
+`graphml` and `matrices` have the rules, `foreign` what is told apart. `fields` and `sentence` say what was read.
 """
 
 from pathlib import Path
@@ -18,8 +24,21 @@ from pathlib import Path
 from synthetic.graphs.adjacency import MAX_NODES, NORMALISATIONS, Graph, Normalisation, normalise
 from synthetic.graphs.families import NAMES, builtin
 from synthetic.graphs.files import read
+from synthetic.graphs.summary import fields, sentence
 
-__all__ = ["MAX_NODES", "NAMES", "NORMALISATIONS", "Graph", "Normalisation", "builtin", "load", "normalise", "read"]
+__all__ = [
+    "MAX_NODES",
+    "NAMES",
+    "NORMALISATIONS",
+    "Graph",
+    "Normalisation",
+    "builtin",
+    "fields",
+    "load",
+    "normalise",
+    "read",
+    "sentence",
+]
 
 
 def load(spec: str, directed: bool = False) -> Graph:

@@ -1,21 +1,24 @@
 """What a graph is here: labels and an adjacency matrix. The rules are in `synthetic.graphs`."""
 
-import math
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Shaped
+
+from synthetic.graphs.numbers import Number, array_of, nearest_float64, number, one_kind, whole
 
 MAX_NODES = 10_000
 """Adjacency matrices are dense: 800 MB at this size."""
 
 Normalisation = Literal["none", "row", "symmetric"]
 NORMALISATIONS = get_args(Normalisation)
+ZERO_SUM = "row normalisation: the weights of a row sum to 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +32,7 @@ class Graph:
         nodes: the N labels, in row order.
         adjacency: A, (N, N); kept as a read-only copy in the dtype that the rules say.
         directed: False says that A is symmetric.
+        notes: what a reader has to say about the file, such as lines that are no edges.
 
     Raises:
         ValueError: A is empty, not square, larger than MAX_NODES, not symmetric although undirected, or holds
@@ -39,13 +43,14 @@ class Graph:
     nodes: tuple[Hashable, ...]
     adjacency: Shaped[np.ndarray, "..."]
     directed: bool
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _require_square(self.adjacency.shape)
+        require_square(self.adjacency.shape)
         rows = len(self.adjacency)
         if len(self.nodes) != rows or len(set(self.nodes)) != rows:
             raise ValueError(f"{len(self.nodes)} labels for {rows} rows: expected a different label for each row")
-        adjacency = _numbers(self.adjacency)
+        adjacency = array_of(self.adjacency)
         if not self.directed and not _symmetric(adjacency):
             raise ValueError("the adjacency of an undirected graph must be symmetric")
         adjacency.setflags(write=False)
@@ -59,6 +64,7 @@ class Graph:
         nodes: Iterable[Hashable] = (),
         directed: bool = False,
         name: str = "edges",
+        notes: Iterable[str] = (),
     ) -> "Graph":
         """The graph of edges (u, v) or (u, v, weight); an edge without a weight has weight 1.
 
@@ -67,6 +73,7 @@ class Graph:
             nodes: labels that come first, isolated ones among them; the edges may bring more.
             directed: False fills both triangles.
             name: of the graph.
+            notes: see the class.
 
         Raises:
             ValueError: an edge of another length, a weight that is not a finite real number, or no node at all.
@@ -81,18 +88,38 @@ class Graph:
             labels = tuple(sorted(integers))
         _require_size(len(labels))
         row = {label: i for i, label in enumerate(labels)}
-        total: defaultdict[tuple[int, int], int | float] = defaultdict(int)
-        for u, v, *weight in edges:
+        total: defaultdict[tuple[int, int], Number] = defaultdict(int)
+        weights = one_kind(number(edge[2]) if len(edge) == 3 else 1 for edge in edges)
+        for (u, v, *_), w in zip(edges, weights, strict=True):
             i, j = row[u], row[v]
-            w = _number(weight[0]) if weight else 1
             total[i, j] += w
             if i != j and not directed:
                 total[j, i] += w
-        weights = _numbers(np.array(list(total.values()), dtype=object))
-        adjacency = np.zeros((len(labels), len(labels)), dtype=weights.dtype)
+        entries = np.empty(len(total), dtype=object)
+        entries[:] = list(total.values())
+        entries = array_of(entries)
+        adjacency = np.zeros((len(labels), len(labels)), dtype=entries.dtype)
         at = np.array(list(total), dtype=np.int64).reshape(-1, 2)
-        adjacency[at[:, 0], at[:, 1]] = weights
-        return cls(name, labels, adjacency, directed)
+        adjacency[at[:, 0], at[:, 1]] = entries
+        return cls(name, labels, adjacency, directed, tuple(notes))
+
+    @classmethod
+    def from_text(
+        cls,
+        nodes: Iterable[str],
+        edges: Iterable[tuple[str, str, Number]],
+        *,
+        directed: bool,
+        name: str,
+        notes: Iterable[str] = (),
+    ) -> "Graph":
+        """The graph of edges between text labels, which become integers if all of them are written as integers."""
+        nodes, edges = list(nodes), list(edges)
+        labels = dict.fromkeys(chain(nodes, *(edge[:2] for edge in edges)))
+        integers = all(re.fullmatch(r"0|-?[1-9][0-9]{,99}", label) for label in labels)
+        label: dict[str, Hashable] = {text: int(text) if integers else text for text in labels}
+        labelled = ((label[u], label[v], weight) for u, v, weight in edges)
+        return cls.from_edges(labelled, nodes=map(label.get, nodes), directed=directed, name=name, notes=notes)
 
     @classmethod
     def from_matrix(cls, matrix: Any, *, name: str = "matrix") -> "Graph":
@@ -107,13 +134,19 @@ class Graph:
 
         sparse = issparse(matrix)
         matrix = matrix.tocoo() if sparse else np.asarray(matrix)
-        _require_square(matrix.shape)
+        require_square(matrix.shape)
         nodes = tuple(range(matrix.shape[0]))
         if sparse:
-            edges = zip(matrix.row.tolist(), matrix.col.tolist(), matrix.data.tolist(), strict=True)
-            graph = cls.from_edges(edges, nodes=nodes, directed=True, name=name)
-        else:
-            graph = cls(name, nodes, matrix, directed=True)
+            entries = zip(matrix.row.tolist(), matrix.col.tolist(), matrix.data.tolist(), strict=True)
+            return cls.of_entries(entries, len(nodes), name=name)
+        graph = cls(name, nodes, matrix, directed=True)
+        return replace(graph, directed=not _symmetric(graph.adjacency))
+
+    @classmethod
+    def of_entries(cls, entries: Iterable[tuple[int, int, Any]], size: int, *, name: str) -> "Graph":
+        """The graph of the entries (i, j, x) of a matrix of N rows, which add up; undirected if it is symmetric."""
+        graph = cls.from_edges(entries, nodes=range(size), directed=True, name=name)
+        require_square((*graph.adjacency.shape[:1], size))
         return replace(graph, directed=not _symmetric(graph.adjacency))
 
     def features(self, mapping: Mapping[Hashable, Any]) -> Shaped[np.ndarray, "N *width"]:
@@ -130,7 +163,7 @@ class Graph:
             raise ValueError(f"features: label {odd!r} is {'missing' if odd in self.nodes else 'not a node'}")
         if len({np.shape(mapping[node]) for node in self.nodes}) != 1:
             raise ValueError("features: the shapes differ between nodes")
-        return _numbers(np.array([mapping[node] for node in self.nodes], dtype=object))
+        return array_of(np.array([mapping[node] for node in self.nodes], dtype=object))
 
 
 def normalise(graph: Graph, kind: Normalisation) -> Graph:
@@ -138,7 +171,8 @@ def normalise(graph: Graph, kind: Normalisation) -> Graph:
 
     Args:
         graph: the graph.
-        kind: "none" (the graph itself), "row" (D^-1 A) or "symmetric" (D^-1/2 A D^-1/2). Zero rows stay zero.
+        kind: "none" (the graph itself), "row" (D^-1 A, in exact fractions if the weights are no floats) or "symmetric"
+            (D^-1/2 A D^-1/2, in float64). Zero rows stay zero.
 
     Raises:
         ValueError: another kind; "row" where the weights of a non-zero row sum to 0; "symmetric" for a directed
@@ -150,11 +184,15 @@ def normalise(graph: Graph, kind: Normalisation) -> Graph:
         return graph
     if kind == "symmetric" and (graph.directed or (graph.adjacency < 0).any()):
         raise ValueError("symmetric normalisation is for undirected graphs with weights of at least 0: use row")
-    A = _float64(graph.adjacency)
+    name, A = f"{graph.name} ({kind})", graph.adjacency
+    if kind == "row" and A.dtype.kind != "f":
+        A = _over_row_sums(A)
+        return Graph(name, graph.nodes, A, graph.directed or not _symmetric(A))
+    A = nearest_float64(A)
     with np.errstate(over="ignore"):
         degrees = A.sum(1, keepdims=True)
         if ((degrees == 0) & A.any(1, keepdims=True)).any():
-            raise ValueError("row normalisation: the weights of a row sum to 0")
+            raise ValueError(ZERO_SUM)
         degrees[degrees == 0] = 1
     if not np.isfinite(degrees).all():
         raise ValueError("the sums of the weights are too large for float64")
@@ -163,14 +201,29 @@ def normalise(graph: Graph, kind: Normalisation) -> Graph:
         scale = 2.0 ** np.floor(np.log2(degrees.max()))  # products of large or of small degrees stay in range
         divisors = scale * np.sqrt((degrees / scale) * (degrees / scale).T)
     A = A / divisors
-    return Graph(f"{graph.name} ({kind})", graph.nodes, A, graph.directed or not _symmetric(A))
+    return Graph(name, graph.nodes, A, graph.directed or not _symmetric(A))
+
+
+def _over_row_sums(A: np.ndarray) -> np.ndarray:
+    """D^-1 A over the rationals, in Python's integers and fractions."""
+    normalised = np.zeros(A.shape, dtype=object)
+    for i, row in enumerate(A):
+        places = np.flatnonzero(row)
+        weights = row[places].tolist()
+        degree = sum(weights)
+        if weights and degree == 0:
+            raise ValueError(ZERO_SUM)
+        for j, weight in zip(places, weights, strict=True):
+            normalised[i, j] = whole(Fraction(weight) / degree)
+    return normalised
 
 
 def _symmetric(adjacency: np.ndarray) -> bool:
     return bool((adjacency == adjacency.T).all())
 
 
-def _require_square(shape: tuple[int, ...]) -> None:
+def require_square(shape: tuple[int, ...]) -> None:
+    """Refuses another shape than N x N, with N from 1 to MAX_NODES."""
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"adjacency of shape {shape}: expected a square matrix")
     _require_size(shape[0])
@@ -181,40 +234,3 @@ def _require_size(nodes: int) -> None:
         raise ValueError("the graph is empty: at least one node is needed")
     if nodes > MAX_NODES:
         raise ValueError(f"{nodes} nodes: a dense adjacency matrix is limited to {MAX_NODES}")
-
-
-def _number(x: Any) -> int | float:
-    """A finite real number as a Python integer if it is one, else as a float."""
-    if isinstance(x, Integral | np.bool_):
-        return int(x)
-    if not isinstance(x, Real) or not math.isfinite(x):
-        raise ValueError(f"{x!r} is not a finite real number")
-    value = float(x)
-    return int(value) if value.is_integer() and abs(value) <= 2**53 else value
-
-
-def _numbers(array: np.ndarray) -> np.ndarray:
-    """A copy in int64, object (Python integers) or float64, the first that holds all entries."""
-    if array.dtype.kind == "O" or array.dtype == np.uint64:
-        entries = [_number(x) for x in array.ravel().tolist()]
-        whole = all(isinstance(x, int) for x in entries)
-        exact = np.array(entries, dtype=object).reshape(array.shape)
-        if not whole:
-            return _float64(exact)
-        return exact.astype(np.int64) if all(-(2**63) <= x < 2**63 for x in entries) else exact
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"numbers of dtype {array.dtype}: accepted are integers and real floats")
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64)
-        if not np.isfinite(array).all():
-            raise ValueError("NaN or infinity where finite numbers are expected")
-        if (array != np.rint(array)).any() or (np.abs(array) > 2**53).any():
-            return array
-    return array.astype(np.int64)
-
-
-def _float64(array: np.ndarray) -> np.ndarray:
-    try:
-        return array.astype(np.float64)
-    except OverflowError:
-        raise ValueError("an integer is too large for float64") from None

@@ -1,26 +1,21 @@
-"""Graphs from files: edge lists, GraphML, Matrix Market, .npz. The rules are in `synthetic.graphs`."""
+"""Graphs from files, in the format that the name says. The rules are in `synthetic.graphs`."""
 
-import csv
-import re
-import zipfile
-from collections.abc import Hashable, Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from synthetic.graphs import edge_list, foreign, graphml, matrices
 from synthetic.graphs.adjacency import Graph
+
+MAX_TEXT = 2**28
+"""Bytes of a text file: a quarter of a GiB, or some ten million edges."""
 
 
 def read(path: str | Path, directed: bool = False) -> Graph:
     """A graph from a file, in the format that its suffix says.
 
-    - `.graphml`: GraphML, directed or not as the file says; weights from the edge attribute `weight`.
-    - `.mtx`: Matrix Market; `.npz`: a matrix saved by scipy.sparse.save_npz, or one 2-D array saved by numpy.
-      Undirected if the matrix is symmetric.
-    - anything else: an edge list, `u v [weight]` a line, separated by whitespace or commas. A line with one label
-      is an isolated node; `#` or `%` at the start of a line or after a space begins a comment; a first line
-      `source target ...` is a header.
+    - `.graphml`: GraphML (`synthetic.graphs.graphml`), directed or not as the file says.
+    - `.mtx`: Matrix Market; `.npz`: a matrix saved by scipy.sparse.save_npz, or one 2-D array saved by numpy
+      (`synthetic.graphs.matrices`). Undirected if the matrix is symmetric.
+    - anything else: an edge list, `u v [weight]` a line (`synthetic.graphs.edge_list`).
 
     Args:
         path: the file.
@@ -33,80 +28,33 @@ def read(path: str | Path, directed: bool = False) -> Graph:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no such file: {path}")
-    readers = {".graphml": _graphml, ".mtx": _matrix_market, ".npz": _npz}
-    reader = readers.get(path.suffix.lower(), _edge_list)
+    suffix = path.suffix.lower()
+    form = suffix if suffix in (".graphml", ".mtx", ".npz") else "an edge list"
     try:
-        return reader(path, directed)
-    except Exception as error:  # parsers raise what they like
+        if not path.is_file():
+            raise ValueError("it is not a file")
+        size = path.stat().st_size
+        if form != ".npz" and size > MAX_TEXT:
+            raise ValueError(f"{size} bytes: at most {MAX_TEXT} are read")
+        if form == ".graphml":
+            return graphml.read(path)
+        if form == ".npz":
+            return matrices.npz(path)
+        content = path.read_bytes()
+        if form == ".mtx":
+            return matrices.matrix_market(_text(content), path.name)
+        foreign.refuse(content, suffix)
+        return edge_list.read(_text(content), path.name, directed, separated=suffix == ".csv")
+    except Exception as error:
+        if form != ".npz" and not isinstance(error, ValueError | OSError):  # numpy and scipy raise what they like
+            raise
         reason = " ".join(str(error).split()) or type(error).__name__
-        form = "an edge list" if reader is _edge_list else path.suffix.lower()
         raise ValueError(f"cannot read {path} as {form}: {reason}") from error
 
 
-def _edge_list(path: Path, directed: bool) -> Graph:
-    nodes: list[str] = []
-    edges: list[tuple[str, str, Any]] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), 1):
-        line = re.split(r"(?:^|\s)[#%]", line)[0].strip()
-        if not line:
-            continue
-        fields = next(csv.reader([line], skipinitialspace=True)) if "," in line else line.split()
-        fields = [field.strip() for field in fields]
-        if len(fields) > 3 or not all(fields):
-            raise ValueError(f"line {number}: expected 'u v [weight]' or one label, got {line[:60]!r}")
-        if not nodes and [field.casefold() for field in fields[:2]] == ["source", "target"]:
-            continue
-        nodes += fields[:2]
-        if len(fields) == 3:
-            edges.append((fields[0], fields[1], _parse(fields[2], number)))
-        elif len(fields) == 2:
-            edges.append((fields[0], fields[1], 1))
-    return _graph(nodes, edges, directed, path.name)
-
-
-def _graphml(path: Path, directed: bool) -> Graph:
-    from networkx import read_graphml
-
-    graph = read_graphml(path)
-    default = graph.graph.get("edge_default", {}).get("weight", 1)
-    edges = graph.edges(data="weight", default=default)
-    return _graph(graph.nodes, edges, graph.is_directed(), path.name)
-
-
-def _matrix_market(path: Path, directed: bool) -> Graph:
-    from scipy.io import mmread
-
-    return Graph.from_matrix(mmread(path), name=path.name)
-
-
-def _npz(path: Path, directed: bool) -> Graph:
-    if not zipfile.is_zipfile(path):
-        raise ValueError("it is not a zip archive")
-    with np.load(path, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    if "format" in arrays:
-        from scipy.sparse import load_npz
-
-        return Graph.from_matrix(load_npz(path), name=path.name)
-    if len(arrays) != 1:
-        raise ValueError(f"expected one 2-D array or one scipy.sparse matrix, got {len(arrays)} arrays")
-    return Graph.from_matrix(next(iter(arrays.values())), name=path.name)
-
-
-def _graph(nodes: Iterable[str], edges: Iterable[tuple[str, str, Any]], directed: bool, name: str) -> Graph:
-    """The graph of edges between text labels, which become integers if all of them are written as integers."""
-    nodes = list(nodes)
-    integers = all(re.fullmatch(r"0|-?[1-9][0-9]*", node) for node in nodes)
-    label: dict[str, Hashable] = {node: int(node) if integers else node for node in nodes}
-    labelled = ((label[u], label[v], weight) for u, v, weight in edges)
-    return Graph.from_edges(labelled, nodes=label.values(), directed=directed, name=name)
-
-
-def _parse(weight: str, line: int) -> int | float:
-    """The number that a text says, exact if it is an integer."""
-    for kind in (int, float):
-        try:
-            return kind(weight)
-        except ValueError:
-            continue
-    raise ValueError(f"line {line}: weight {weight[:60]!r} is not a number")
+def _text(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line}: the byte {content[error.start]:#x} is not UTF-8 text") from None

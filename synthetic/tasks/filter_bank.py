@@ -46,14 +46,15 @@ class PolynomialBank:
         """The blocks side by side in the order of the powers, (..., N, k d).
 
         Integers X (of any dtype; object holds Python integers) and A give the exact integers: in int64 if a bound says
-        that nothing can overflow, else as Python integers. Anything else is computed in float64.
+        that nothing can overflow, else as Python integers. Anything else is computed in float64, fractions rounded.
 
         Args:
             X: (..., N, d), a row a node.
 
         Raises:
             ValueError: X of another shape, of a dtype that is neither integer nor a float of up to 64 bits, or not
-                finite; integers beyond 2^53 beside floats, which float64 would round; a target too large for float64.
+                finite; integers beyond 2^53 beside fractions or floats, which float64 would round; a target too large
+                for float64.
         """
         A = self.graph.adjacency
         if X.ndim < 2 or X.shape[-2] != len(A):
@@ -65,8 +66,8 @@ class PolynomialBank:
             growth = max(sum(map(abs, row)) for row in A.tolist())  # |A block| <= growth |block|, partial sums too
             fits = A.dtype != object and _largest(X) * max(1, growth) ** (self.terms - 1) < 2**63
             dtype = np.int64 if fits else object
-        elif any(_whole(m) and _largest(m) > 2**53 for m in (A, X)):
-            raise ValueError("integers beyond 2^53 beside floats: float64 would round them")
+        elif any(_largest(m) > 2**53 for m in (A, X)):
+            raise ValueError("integers beyond 2^53 beside fractions or floats: float64 would round them")
         else:
             dtype = np.float64
         A, blocks = A.astype(dtype), [X.astype(dtype)]
@@ -149,4 +150,7 @@ def _whole(array: np.ndarray) -> bool:
 
 
 def _largest(array: np.ndarray) -> int:
-    return max(map(abs, array.ravel().tolist()), default=0)
+    """The largest size of an integer in an array of integers, or of integers and fractions; 0 for floats."""
+    if array.dtype.kind == "f":
+        return 0
+    return max((abs(x) for x in array.ravel().tolist() if isinstance(x, Integral)), default=0)
