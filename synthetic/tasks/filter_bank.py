@@ -153,4 +153,4 @@ def _largest(array: np.ndarray) -> int:
     """The largest size of an integer in an array of integers, or of integers and fractions; 0 for floats."""
     if array.dtype.kind == "f":
         return 0
-    return max((abs(x) for x in array.ravel().tolist() if isinstance(x, Integral)), default=0)
+    return max((abs(int(x)) for x in array.ravel().tolist() if isinstance(x, Integral)), default=0)
