@@ -7,9 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import Progress
-
 from iha_theory.cli import output
 
 if TYPE_CHECKING:  # matplotlib and torch take seconds to import: only when drawing
@@ -135,12 +132,12 @@ def _runs(names: Sequence[str], arguments: argparse.Namespace) -> "list[Run]":
 
     if arguments.runs is not None:
         return records.read(arguments.runs)
+    from synthetic.training import report
     from synthetic.training.sweep import configs, sweep
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        for name in (sweep for picture in names for sweep in SWEEPS[picture]):
-            wanted = configs(name)
-            task = bar.add_task(f"sweep {name}", total=len(wanted))
+    for name in (name for picture in names for name in SWEEPS[picture]):
+        wanted = configs(name)
+        with output.bar(f"sweep {name}", len(wanted)) as bar:
             jobs, folder = len(os.sched_getaffinity(0)), arguments.out / "runs" / name
-            sweep(wanted, folder, jobs=jobs, report=lambda done, task=task: bar.advance(task, len(done)))
+            sweep(wanted, folder, jobs=jobs, report=report.counted(bar, len(wanted)))
     return records.read(arguments.out / "runs")

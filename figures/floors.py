@@ -7,8 +7,9 @@ from typing import Any
 
 from figures import style
 from figures.groups import Panel, Series, Summary, looks, panels, spread_out, unfinished
-from figures.records import PROBLEMS, Run
+from figures.records import Run
 from figures.style import Look, Picture
+from synthetic.tasks import TASKS as ALL
 
 TASKS = ("polynomial", "workspace", "unstructured")
 COLUMNS = 3
@@ -87,7 +88,7 @@ def _panel(axes: style.Axes, panel: Panel, drawn: dict[str, Look]) -> None:
 
 
 def _row(panel: Panel, series: Series, run: Run) -> dict[str, Any]:
-    names = dict.fromkeys(name for names in (PROBLEMS[task] for task in TASKS) for name in names)
+    names = dict.fromkeys(name for names in (ALL[task].learned for task in TASKS) for name in names)
     point = {"heads": run.heads, "pseudo_heads": run.pseudo_heads, "seed": run.seed, "steps": run.steps}
     about = {"task": panel.task, **names, **panel.problem, "series": series.label, **point}
     return {**about, "error": run.error, "floor": run.floor, "outcome": run.outcome, "record": run.id}

@@ -8,8 +8,9 @@ from typing import Any
 
 from figures import style
 from figures.groups import Panel, Series, Summary, looks, panels, spread_out, unfinished
-from figures.records import PROBLEMS, Run
+from figures.records import Run
 from figures.style import Look, Picture
+from synthetic.tasks import TASKS
 
 SUCCESS = 0.99
 """A run succeeds if its accuracy on held-out sequences is at least this."""
@@ -27,7 +28,7 @@ def draw(runs: Sequence[Run], folder: Path) -> Picture:
     """
     own = [run for run in runs if run.task == "cpm3"]
     found = panels(run for run in own if run.accuracy is not None or run.outcome == "diverged")
-    if not found:
+    if not any(series.runs for panel in found for series in panel.series):
         raise ValueError("frontier: no run of cpm3 that ended well: run iha-theory sweep cpm3 --out DIR")
     found.sort(key=lambda panel: panel.problem["embedding"] != "scalar")  # where heads matter comes first
     drawn = looks(found)
@@ -57,7 +58,7 @@ def title(panel: Panel) -> str:
 
 def _panel(above: style.Axes, below: style.Axes, panel: Panel, drawn: dict[str, Look]) -> None:
     for shift, series in zip(spread_out(len(panel.series), 0.25), panel.series, strict=True):
-        look, summaries = drawn[series.label], _summary(panel, series)
+        look, summaries = drawn[series.label], _summary(panel, series)[: len(series.heads)]
         for heads, summary in zip(series.heads, summaries, strict=True):
             accuracies = [run.number("accuracy") for run in series.at(heads)]
             x = [heads + shift + offset for offset in spread_out(len(accuracies), 0.1)]
@@ -68,19 +69,23 @@ def _panel(above: style.Axes, below: style.Axes, panel: Panel, drawn: dict[str, 
                 above.plot([heads + shift] * 2, ends, color=look.colour, linewidth=0.8)
         medians = [summary["median"] for summary in summaries]
         above.plot([h + shift for h in series.heads], medians, "_", color=style.BLACK, markersize=8, label="median")
-        rates = [summary["success_rate"] for summary in summaries]
-        below.plot(series.heads, rates, **look.path, marker=look.marker, clip_on=False)
+        rates = dict(zip(series.heads, (summary["success_rate"] for summary in summaries), strict=False))
+        heads = sorted([*series.heads, *series.lost])
+        below.plot(heads, [rates.get(h, 0.0) for h in heads], **look.path, marker=look.marker, clip_on=False)
+        if series.lost:
+            crosses = {"marker": "X", "color": style.BLACK, "markersize": 7, "linestyle": "none", "clip_on": False}
+            below.plot(series.lost, [0.0] * len(series.lost), **crosses, zorder=5)
     above.axhline(SUCCESS, color=style.GREY, linewidth=0.8, linestyle="--")
     above.set_ylabel("accuracy")
     above.set_title(f"{title(panel)}\n{panel.problem['steps']} steps, {panel.seeds}", fontsize=7.5)
     above.tick_params(labelbottom=False)
     below.set(xlabel="heads H", ylabel="success rate", ylim=(0, 1.05), yticks=[0, 0.5, 1])
     for axes in (above, below):
-        style.whole_numbers(axes, max(series.heads[-1] for series in panel.series))
+        style.whole_numbers(axes, max(h for series in panel.series for h in (*series.heads, *series.lost)))
 
 
 def _row(series: Series, run: Run) -> dict[str, Any]:
-    about = {"task": run.task, **{name: run.config[name] for name in PROBLEMS["cpm3"]}, "series": series.label}
+    about = {"task": run.task, **{name: run.config[name] for name in TASKS["cpm3"].learned}, "series": series.label}
     point = {"heads": run.heads, "pseudo_heads": run.pseudo_heads, "seed": run.seed}
     measured = {"accuracy": run.accuracy, "baseline_accuracy": run.baseline_accuracy}
     return {
@@ -94,14 +99,20 @@ def _row(series: Series, run: Run) -> dict[str, Any]:
 
 
 def _summary(panel: Panel, series: Series) -> list[dict[str, Any]]:
-    """For each number of heads the accuracies' median, mean and spread, and the share of successes in all trials."""
+    """For each number of heads the accuracies' median, mean and spread, and the share of successes in all trials.
+
+    Where every run diverged there are no accuracies, and no success; these come last.
+    """
     out = []
-    for heads in series.heads:
+    for heads in (*series.heads, *series.lost):
         accuracies = [run.number("accuracy") for run in series.at(heads)]
         about = {**panel.problem, "series": series.label, "heads": heads}
         diverged = sum(run.heads == heads for run in series.diverged)
         rate = sum(a >= SUCCESS for a in accuracies) / (len(accuracies) + diverged)
-        out.append({**about, **asdict(Summary.of(accuracies)), "diverged": diverged, "success_rate": rate})
+        spread = (
+            asdict(Summary.of(accuracies)) if accuracies else {"n": 0, "median": None, "mean": None, "sample_sd": None}
+        )
+        out.append({**about, **spread, "diverged": diverged, "success_rate": rate})
     return out
 
 
@@ -111,6 +122,8 @@ def _note(found: Sequence[Panel], own: Sequence[Run]) -> str:
         f"Every dot is a seed's accuracy on held-out sequences. Success: at least {SUCCESS} (dashed), not diverged.\n"
         "Bars: mean ± sample standard deviation (ddof = 1), cut at 1; none for one seed. "
     )
+    if any(series.lost for panel in found for series in panel.series):
+        text += "Crosses: every seed diverged. "
     baselines = sorted({f"{run.baseline_accuracy:.2f}" for run in own if run.baseline_accuracy is not None})
     if baselines:
         text += f"The commonest label alone: {' to '.join(dict.fromkeys((baselines[0], baselines[-1])))}. "

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from figures import style
-from figures.records import PROBLEMS, Run
+from figures.records import Run
 from figures.style import Look
+from synthetic.tasks import TASKS
 
 MOST_SERIES = len(style.LOOKS)
 ENDED_WELL = ("finished", "stopped")
@@ -38,13 +39,18 @@ class Series:
         """The numbers of heads, ascending."""
         return sorted({run.heads for run in self.runs})
 
+    @property
+    def lost(self) -> list[int]:
+        """The numbers of heads at which every run diverged."""
+        return sorted({run.heads for run in self.diverged} - {run.heads for run in self.runs})
+
 
 @dataclass(frozen=True)
 class Panel:
     """Runs on one problem.
 
     Attributes:
-        task: of `figures.records.PROBLEMS`.
+        task: of `synthetic.tasks.TASKS`.
         problem: the options that say what is learned.
         series: at most `MOST_SERIES`, those with the most runs.
         left_out: series beyond that.
@@ -59,16 +65,16 @@ class Panel:
     def seeds(self) -> str:
         """How many runs stand behind a point: "n = 8", or "n = 6 to 8"."""
         counts = [len(series.at(heads)) for series in self.series for heads in series.heads]
-        return f"n = {min(counts)}" + (f" to {max(counts)}" if max(counts) > min(counts) else "")
+        return f"n = {min(counts, default=0)}" + (f" to {max(counts)}" if len(set(counts)) > 1 else "")
 
 
 def panels(runs: Iterable[Run]) -> list[Panel]:
-    """The panels of runs that ended well, in an order that depends on nothing but their options."""
+    """The panels of runs that ended well or diverged, in an order that depends on nothing but their options."""
     by_problem: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
     for run in runs:
         if run.outcome in (*ENDED_WELL, "diverged"):
             by_problem[run.task, run.problem].append(run)
-    tasks = list(PROBLEMS)
+    tasks = list(TASKS)
     keys = sorted(by_problem, key=lambda key: (tasks.index(key[0]), [_sortable(value) for _, value in key[1]]))
     return [panel for key in keys if (panel := _panel(*key, by_problem[key])).series]
 
@@ -78,7 +84,7 @@ def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run]) -> 
     diverged: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.heads, run.seed, run.id)):
         (groups if run.outcome in ENDED_WELL else diverged)[run.kind, run.setting].append(run)
-    order = sorted(groups, key=lambda key: (-len(groups[key]), repr(key)))
+    order = sorted({**groups, **diverged}, key=lambda key: (-len(groups[key]), repr(key)))
     commonest = {kind: next(setting for k, setting in order if k == kind) for kind, _ in order}
     series = []
     for kind, setting in order[:MOST_SERIES]:
@@ -108,11 +114,14 @@ def looks(found: Sequence[Panel]) -> dict[str, Look]:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of some numbers: how many, median, mean, and the sample standard deviation (ddof = 1), None for one number."""
+    """Of some numbers: how many, median, mean, and the sample standard deviation (ddof = 1), None for one number.
+
+    All but n are None for no number.
+    """
 
     n: int
-    median: float
-    mean: float
+    median: float | None
+    mean: float | None
     sample_sd: float | None
 
     @classmethod

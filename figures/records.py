@@ -6,17 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from synthetic.training import run_file
+from iha_theory.attention import KINDS
+from synthetic.tasks import TASKS
+from synthetic.training import records
+from synthetic.training.config import TrainConfig
 
 OUTCOMES = ("finished", "diverged", "stopped", "failed")
-PROBLEMS = {
-    "polynomial": ("graph", "normalise", "unit_norm", "terms", "width", "mode"),
-    "unstructured": ("tokens", "unit_norm", "terms", "width", "mode"),
-    "workspace": ("tokens", "width"),
-    "cpm3": ("embedding", "tokens", "modulus", "coefficient", "mode", "steps"),
-}
-"""The options that say what is learned, in how many steps for cpm3: runs that differ in them go to different panels."""
-UNUSED = {key for keys in PROBLEMS.values() for key in keys} - {"steps"}
 POINT = {"task", "attention", "heads", "pseudo_heads", "seed", "device", "checkpoint_every"}
 """What differs within a series, or changes nothing."""
 
@@ -28,7 +23,7 @@ class Run:
     Attributes:
         id: stands for all options.
         task, attention, heads, pseudo_heads, seed: as trained.
-        config: all options.
+        config: all options that the run has, whatever else an older record lists.
         outcome: of `OUTCOMES`.
         error: relative squared error; None where the task has none, or the run did not finish.
         floor: the least error by theory, or None.
@@ -59,35 +54,38 @@ class Run:
     @property
     def problem(self) -> tuple[tuple[str, Any], ...]:
         """The options that say what is learned."""
-        return tuple((name, self.config[name]) for name in PROBLEMS[self.task])
+        return tuple((name, self.config[name]) for name in TASKS[self.task].learned)
 
     @property
     def setting(self) -> tuple[tuple[str, Any], ...]:
         """All other options but the point's: runs that differ in them are never pooled."""
-        own = UNUSED | POINT | set(PROBLEMS[self.task])
+        own = POINT | set(TASKS[self.task].learned)
         return tuple(sorted((name, value) for name, value in self.config.items() if name not in own))
 
     @property
     def kind(self) -> str:
-        """The layer: "MHA", "IHA" if P = H, else "IHA, P = ..."."""
-        if self.attention == "mha":
-            return "MHA"
-        return "IHA" if self.pseudo_heads in (None, self.heads) else f"IHA, P = {self.pseudo_heads}"
+        """The layer: "MHA", "IHA" if P = H, else "IHA, P = ..."; others by their names."""
+        if self.attention not in ("mha", "iha"):
+            return self.attention
+        name = self.attention.upper()
+        return name if self.pseudo_heads in (None, self.heads) else f"{name}, P = {self.pseudo_heads}"
 
 
 def read(folder: Path) -> list[Run]:
-    """All runs under a folder. Of records of the same run (one id) the last one counts.
+    """All runs under a folder on tasks of ours. Of records of the same run (one id) the last one counts.
 
     Raises:
         ValueError: no runs.jsonl in the folder or below, or a line in one that is not a record, by file and line.
         OSError: a file that cannot be read.
     """
-    files = sorted(folder.rglob(run_file.FILE))
+    files = sorted(folder.rglob(records.FILE))
     if not files:
-        raise ValueError(f"no {run_file.FILE} in {folder} or below: run iha-theory sweep polynomial --out {folder}")
+        raise ValueError(f"no {records.FILE} in {folder} or below: run iha-theory sweep polynomial --out {folder}")
     runs: dict[str, Run] = {}
     for file in files:
-        for number, record in run_file.read(file):
+        for number, record in records.read_file(file):
+            if ":" in str(record.get("task")):  # the user's own
+                continue
             try:
                 run = _run(record)
             except (ValueError, KeyError, TypeError) as error:
@@ -101,13 +99,14 @@ def _run(record: Mapping[str, Any]) -> Run:
     fields = {name: record[name] for name in Run.__dataclass_fields__}
     if not isinstance(fields["id"], str):
         raise ValueError(f"id {fields['id']!r}, accepted is a text")
-    for name, accepted in (("task", tuple(PROBLEMS)), ("attention", ("mha", "iha")), ("outcome", OUTCOMES)):
-        if fields[name] not in accepted:
+    for name, accepted in (("task", tuple(TASKS)), ("attention", tuple(KINDS)), ("outcome", OUTCOMES)):
+        if fields[name] not in accepted and not (name == "attention" and ":" in str(fields[name])):
             raise ValueError(f"{name} {fields[name]!r}, accepted are {', '.join(accepted)}")
     if not isinstance(fields["config"], dict):
         raise ValueError("config is not a JSON object")
-    if missing := [name for name in PROBLEMS[fields["task"]] if name not in fields["config"]]:
+    if missing := [name for name in TASKS[fields["task"]].learned if name not in fields["config"]]:
         raise ValueError(f"config has no {missing[0]}")
+    fields["config"] = TrainConfig.from_json(fields["config"]).to_json()
     for name, least in (("heads", 1), ("pseudo_heads", 1), ("seed", 0), ("steps", 0)):
         value = fields[name]
         if (value is not None or name != "pseudo_heads") and (type(value) is not int or value < least):

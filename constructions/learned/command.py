@@ -8,7 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from iha_theory.attention import KINDS
 from iha_theory.cli import output
+from synthetic.tasks import TASKS
+from synthetic.tasks.bank import BankTask
 from synthetic.training import report
 
 SLACK = 1e-4
@@ -72,29 +75,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _usable(folder: Path, record: dict[str, Any]) -> bool:
-    trained = record["outcome"] in ("finished", "stopped") and record["task"] != "cpm3"
+    """Whether there are weights of a layer of ours, whose queries see positions only, on a bank of ours."""
+    task = TASKS.get(record["task"])
+    trained = record["outcome"] in ("finished", "stopped") and record["attention"] in KINDS
     weights = folder / "weights" / f"{record['id']}.safetensors"
-    return trained and record["config"]["mode"] == "position-only" and weights.exists()
+    own = trained and task is not None and issubclass(task, BankTask)
+    return own and record["config"].get("mode") != "content" and weights.exists()
 
 
 def _measure(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     from constructions.learned.structure import structure
-    from synthetic.training import data, models, problems, records
+    from synthetic.tasks.bank_problem import Bank
+    from synthetic.training import data, model, records
     from synthetic.training.config import TrainConfig
 
-    config = TrainConfig(**record["config"] | {"device": "cpu"})
-    problem = problems.build(config)
-    assert isinstance(problem, problems.Bank)
-    trained, start = records.load_model(folder, record["id"]), models.build(config, problem)
-    models.initialise(start, config, data.load(problem, config).initial)
-    found = {}
-    for name, model in (("learned", trained), ("start", start)):
-        assert isinstance(model, models.PositionOnly)
-        found[name] = asdict(structure(model, problem, config))
+    config = TrainConfig.from_json(record["config"], device="cpu")
+    problem = config.build()
+    assert isinstance(problem, Bank)
+    trained, start = records.load_model(folder, record["id"]), model.build(config, problem)
+    model.initialise(start, config, problem, data.load(problem, config).initial)
+    found = {
+        name: asdict(structure(own.get_submodule("layer"), problem, config))
+        for name, own in (("learned", trained), ("start", start))
+    }
     kept = {
         name: record[name] for name in ("id", "config", "attention", "heads", "pseudo_heads", "seed", "error", "floor")
     }
-    return {"task": config.label} | kept | found
+    return {"task": config.problem.label} | kept | found
 
 
 def _table(found: Sequence[dict[str, Any]]) -> Any:

@@ -23,11 +23,10 @@ from torch import Tensor, nn
 
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.bounds import heads as bounds
-from iha_theory.capacity import capacity_bound
 from iha_theory.operators.numerical import EPS, position_only, realignment
+from synthetic.tasks.bank_problem import Bank
+from synthetic.tasks.polynomial import Polynomial
 from synthetic.training.config import TrainConfig
-from synthetic.training.models import PositionOnly
-from synthetic.training.problems import Bank
 
 STARTS, SWEEPS = 6, 300
 """Of the alternating least squares in `fit`."""
@@ -65,20 +64,22 @@ class Structure:
     degrees: tuple[int, int] | None
 
 
-def structure(model: PositionOnly, problem: Bank, config: TrainConfig) -> Structure:
-    """All measures of a model of a run, trained or not."""
+def structure(layer: nn.Module, problem: Bank, config: TrainConfig) -> Structure:
+    """All measures of the layer of a run, trained or not."""
     bank = torch.from_numpy(problem.matrices.copy())
     positions = torch.eye(problem.tokens, dtype=torch.float64)
-    collapse = None if config.pseudo is None else "global"
-    capacity = capacity_bound(config.attention, config.heads, config.pseudo, collapse)
-    found = gap(model.layer, positions, bank, capacity, problem.width)
-    if config.task != "polynomial" or len(bank) < 2:
+    capacity = config.capacity
+    assert capacity is not None
+    found = gap(layer, positions, bank, capacity, problem.width)
+    own = isinstance(layer, MultiHeadAttention | InterleavedHeadAttention)
+    if not own or not isinstance(config.problem, Polynomial) or len(bank) < 2:
         return Structure(found, None, None, None)
-    products = base_products(model.layer, positions)
+    products = base_products(layer, positions)
     commuting = commutator(products, bank[1])
     if config.attention != "iha" or len(bank) != len(products):
         return Structure(found, commuting, None, None)
-    return Structure(found, commuting, fit(products, bank), None if config.unit_norm else degrees(products, bank))
+    degree = None if config.problem.unit_norm else degrees(products, bank)
+    return Structure(found, commuting, fit(products, bank), degree)
 
 
 def base_products(

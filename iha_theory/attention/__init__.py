@@ -7,25 +7,51 @@
 - `multihead`, `interleaved`: MHA and IHA.
 - `grouped`, `talking_heads`, `differential`, `simplicial`, `two_layer`: what they are compared with, GQA and MQA,
   Talking-Heads, Differential and 2-simplicial attention, and two layers of MHA.
+- `kinds`: the layers by name with the options of each, `KINDS`.
 
-Called as layer(positions, positions, X) without biases, every one of them is linear in X. Imports nothing from outside
-this folder.
+Called as layer(positions, positions, X) without biases, every one of them is linear in X. The classes are loaded when
+they are used, so that names and options need no torch. Imports nothing from outside this folder but `options` and
+`rounding`.
 """
 
-from iha_theory.attention.differential import DifferentialAttention
-from iha_theory.attention.grouped import GroupedQueryAttention
-from iha_theory.attention.interleaved import InterleavedHeadAttention
-from iha_theory.attention.multihead import MultiHeadAttention
-from iha_theory.attention.simplicial import TwoSimplicialAttention
-from iha_theory.attention.talking_heads import TalkingHeadsAttention
-from iha_theory.attention.two_layer import TwoLayerAttention
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from iha_theory.attention.kinds import KINDS, LayerOptions
+
+if TYPE_CHECKING:
+    from iha_theory.attention.differential import DifferentialAttention
+    from iha_theory.attention.grouped import GroupedQueryAttention
+    from iha_theory.attention.interleaved import InterleavedHeadAttention
+    from iha_theory.attention.multihead import MultiHeadAttention
+    from iha_theory.attention.simplicial import TwoSimplicialAttention
+    from iha_theory.attention.talking_heads import TalkingHeadsAttention
+    from iha_theory.attention.two_layer import TwoLayerAttention
+
+_PLACES = {
+    "DifferentialAttention": "differential",
+    "GroupedQueryAttention": "grouped",
+    "InterleavedHeadAttention": "interleaved",
+    "MultiHeadAttention": "multihead",
+    "TalkingHeadsAttention": "talking_heads",
+    "TwoLayerAttention": "two_layer",
+    "TwoSimplicialAttention": "simplicial",
+}
 
 __all__ = [
+    "KINDS",
     "DifferentialAttention",
     "GroupedQueryAttention",
     "InterleavedHeadAttention",
+    "LayerOptions",
     "MultiHeadAttention",
     "TalkingHeadsAttention",
     "TwoLayerAttention",
     "TwoSimplicialAttention",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"iha_theory.attention.{_PLACES[name]}"), name)

@@ -1,8 +1,6 @@
 """`iha-theory capacity`: measured operator rank beside its bound."""
 
 import argparse
-import importlib
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -10,6 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from iha_theory import options
 from iha_theory.cli import output
 
 if TYPE_CHECKING:  # torch takes seconds to import: only when measuring
@@ -105,15 +104,7 @@ def _load(name: str) -> Callable[..., Any]:
     """The class or function that MODULE:NAME names."""
     from torch import nn
 
-    module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
-        raise ValueError(f"--layer takes MODULE:NAME, such as torch.nn:MultiheadAttention, got {name!r}")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        target = getattr(importlib.import_module(module_name), attribute)
-    except Exception as error:  # importing runs the user's code
-        raise ValueError(f"cannot load {name}: {type(error).__name__}: {error}") from error
+    target = options.load(name, "--layer")
     if not callable(target) or (isinstance(target, type) and not issubclass(target, nn.Module)):
         raise ValueError(f"{name} is neither a class of torch modules nor a function that makes one")
     return target

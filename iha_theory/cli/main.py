@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
@@ -35,6 +35,17 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        self.prepare: Callable[[list[str]], None] | None = None
+        """Called with the words to parse, before they are: to add the options that depend on what was typed."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As argparse, after `prepare`."""
+        if self.prepare is not None:
+            try:
+                self.prepare(list(args))
+            except (ValueError, OSError) as error:
+                self.error(str(error))
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Prints what is wrong and what is accepted in one line, and exits with 2."""

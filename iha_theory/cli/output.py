@@ -1,8 +1,10 @@
 """What commands write: strict JSON, tables, progress."""
 
 import json
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,15 +85,40 @@ def kept(target: str | None, command: str, fields: Callable[[], Mapping[str, Any
         write_json(target, command, {"complete": complete, **fields()})
 
 
-def progress(items: Sequence[tuple[str, Item]], description: str) -> Iterator[Item]:
-    """The items of (label, item) pairs, with a progress bar on standard error that names the current one."""
+@contextmanager
+def bar(text: str, total: int, every: int | float = 0) -> Iterator[Callable[..., None]]:
+    """A progress bar on standard error, as a function show(text, done, line).
+
+    Args:
+        text: what it says at first.
+        total: what `done` is of.
+        every: without a terminal there is no bar, but the `line`, if given, no sooner than so many seconds after the
+            last one, and at the end.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=len(items))
-        for label, item in items:
-            bar.update(task, description=f"{description}: {label}")
+    shown = -math.inf
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(text, total=total)
+
+        def show(text: str, done: int, line: str | None = None) -> None:
+            nonlocal shown
+            progress.update(task, description=text, completed=done)
+            late = done == total or time.monotonic() > shown + every
+            if line is not None and late and not console.is_terminal:
+                shown = time.monotonic()
+                print(line, file=sys.stderr)
+
+        yield show
+
+
+def progress(items: Sequence[tuple[str, Item]], description: str) -> Iterator[Item]:
+    """The items of (label, item) pairs, with a bar that names the current one."""
+    with bar(description, len(items)) as show:
+        for done, (label, item) in enumerate(items):
+            show(f"{description}: {label}", done)
             yield item
-            bar.advance(task)
+        show(description, len(items))
 
 
 def table(headings: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from synthetic.training.problems import Measured
+from synthetic.tasks.task import Measured
 
 if TYPE_CHECKING:
     from synthetic.training.program import Program

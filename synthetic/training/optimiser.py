@@ -1,14 +1,17 @@
-"""AdamW on named tensors, by torch's fused kernel, without `torch.optim.Optimizer`.
+"""AdamW on named tensors, by torch's fused kernel, without `torch.optim.Optimizer`; its learning rate.
 
 To build one of torch's optimisers imports its compiler (torch._dynamo) and sympy: four seconds of CPU time, more than
 all the rest of a short run's start. The update itself is the same function of torch, bit for bit.
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
+
+from synthetic.training.config import TrainConfig
 
 Moments = dict[str, dict[str, Tensor]]
 """Of each parameter that has been updated: `step`, `exp_avg` and `exp_avg_sq`."""
@@ -69,3 +72,15 @@ class AdamW:
 def _fresh(parameter: Tensor) -> dict[str, Tensor]:
     zero = torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()
     return {"step": torch.zeros((), device=parameter.device), "exp_avg": zero, "exp_avg_sq": zero.clone()}
+
+
+def rate_factor(config: TrainConfig, step: int) -> float:
+    """The factor on the peak rate at step 0 .. steps - 1, in (0, 1].
+
+    min(1, (step + 1) / warmup) for the warm-up, times (1 + cos(pi step / steps)) / 2 for the cosine schedule. It is
+    positive for every warmup, one longer than the run included.
+    """
+    factor = min(1.0, (step + 1) / max(1, config.warmup))
+    if config.schedule == "cosine":
+        factor *= (1 + math.cos(math.pi * step / config.steps)) / 2
+    return factor

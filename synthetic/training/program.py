@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
-from synthetic.training import data, models, problems
+from synthetic.tasks import TASKS
+from synthetic.tasks.task import Measured, Samples
+from synthetic.training import data, model
 from synthetic.training.config import TrainConfig
-from synthetic.training.optimiser import AdamW, Moments
-from synthetic.training.problems import Measured
-from synthetic.training.schedule import rate_factor
-from synthetic.training.streams import Samples
+from synthetic.training.optimiser import AdamW, Moments, rate_factor
+from synthetic.training.own import OwnLayer
 
 DIVERGED = 1e3
 """A run has diverged if its loss is NaN, infinite, or this many times the first one."""
@@ -61,7 +61,7 @@ class Program:
         self.config = max(configs, key=lambda config: config.heads)
         self.device = find_device(self.config.device)
         kinds = {replace(config, seed=0) for config in configs}
-        self._problems = {kind: problems.build(kind) for kind in kinds}
+        self._problems = {kind: kind.build() for kind in kinds}
         own = [self._problems[replace(config, seed=0)] for config in configs]
         self.problem = self._problems[replace(self.config, seed=0)]
         self.data = [data.load(problem, config) for problem, config in zip(own, configs, strict=True)]
@@ -69,16 +69,15 @@ class Program:
             Run(config, data.digest, problem.floor)
             for config, data, problem in zip(configs, self.data, own, strict=True)
         ]
-        self.model = models.build(self.config, self.problem)
-        self.model.requires_grad_(False)
+        self._models = {kind: model.build(kind, self._problems[kind]).requires_grad_(False) for kind in kinds}
+        self.model = self._models[replace(self.config, seed=0)]
         self.stack = {
             name: torch.zeros(len(configs), *p.shape, dtype=p.dtype, device=p.device)
             for name, p in self.model.named_parameters()
         }
-        self._models = {kind: models.build(kind, self._problems[kind]) for kind in kinds}
-        for index, (config, data_) in enumerate(zip(configs, self.data, strict=True)):
+        for index, (config, problem, data_) in enumerate(zip(configs, own, self.data, strict=True)):
             small = self._models[replace(config, seed=0)]
-            models.initialise(small, config, data_.initial)
+            model.initialise(small, config, problem, data_.initial)
             for name, p in small.named_parameters():
                 self.stack[name][index][_leading(p)] = p.detach()
         self.step, self.seconds = 0, 0.0
@@ -92,7 +91,7 @@ class Program:
         rates = {}
         for name, parameter in self.stack.items():
             parameter.requires_grad_(True)
-            rates[name] = config.mlp_lr if name.startswith("mlp") and config.mlp_lr is not None else config.lr
+            rates[name] = self.problem.rate(name, config.lr)
         return AdamW(self.stack, rates, (config.beta1, config.beta2), config.weight_decay, moments)
 
     def restore(self, stack: dict[str, Tensor], moments: dict[str, dict[str, Tensor]]) -> None:
@@ -128,6 +127,7 @@ class Program:
 
     def advance(self, until: int) -> None:
         """Trains to a step, with all data for it in memory; runs that diverge on the way leave the program."""
+        self.model.train()
         started = time.perf_counter()
         steps = until - self.step
         samples = [self.data[i].train.take(steps * self.config.batch) for i in self.alive]
@@ -155,6 +155,7 @@ class Program:
 
     def evaluate(self) -> None:
         """The validation loss of each run; with a patience, runs that no longer improve leave the program."""
+        self.model.eval()
         with torch.no_grad():
             samples = [array[0] for array in self._tensors([self.data[i].validation for i in self.alive], 1)]
             losses = self._losses(samples, self.stack).double().cpu().tolist()
@@ -218,21 +219,26 @@ class Program:
     def _measure(self, run: Run, own: data.Data) -> Measured:
         assert run.weights is not None
         kind = replace(run.config, seed=0)
-        model = self._models[kind]
-        model.load_state_dict(run.weights)
+        own_model = self._models[kind].eval()
+        own_model.load_state_dict(run.weights, strict=False)  # buffers stay
 
         @torch.no_grad()
         def outputs(x: Tensor) -> Tensor:
             dtype = getattr(torch, run.config.dtype) if x.is_floating_point() else x.dtype
-            return model(x.to(self.device, dtype))
+            return own_model(x.to(self.device, dtype))
 
-        return self._problems[kind].measure(model, outputs, own.validation, own.test)
+        return self._problems[kind].measure(own_model, outputs, own.validation, own.test)
 
 
 def joint(config: TrainConfig) -> TrainConfig:
-    """What runs that train together share: everything but the seed and, for MHA on a bank, the number of heads."""
-    padded = config.attention == "mha" and config.task != "cpm3" and config.head_dim != 0
-    return replace(config, seed=0, heads=1 if padded else config.heads)
+    """What runs that train together share: everything but the seed and, for MHA where the task allows it, the heads.
+
+    What is the user's trains alone, since not all of torch can be batched.
+    """
+    if isinstance(config.layer, OwnLayer) or config.task not in TASKS:
+        return config
+    padded = config.attention == "mha" and config.problem.padded and config.layer.head_dim != 0
+    return replace(config, seed=0, layer=replace(config.layer, heads=1) if padded else config.layer)
 
 
 def _leading(small: Tensor) -> tuple[slice, ...]:

@@ -1,7 +1,7 @@
 """Run records: one strict JSON line a run in `runs.jsonl`, with curves and weights in files beside it.
 
 A folder of runs holds `runs.jsonl`, `curves/ID.csv` (step, loss, validation loss), `weights/ID.safetensors`, and
-checkpoints of unfinished runs in `checkpoints/`. ID is `TrainConfig.identity`.
+checkpoints of unfinished runs in `checkpoints/`. ID is `TrainConfig.identity`. To read records imports no torch.
 """
 
 import csv
@@ -9,21 +9,21 @@ import io
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
-from safetensors.torch import load_file, save
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from iha_theory import __version__
-from synthetic.training import models, problems, run_file
 from synthetic.training.config import TrainConfig
-from synthetic.training.program import Run
-from synthetic.training.run_file import FILE, SCHEMA
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from synthetic.training.program import Run
+
+FILE = "runs.jsonl"
+SCHEMA = "iha-theory/run/1"
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class RunRecord:
     Attributes:
         schema: version of this format.
         id: stands for `config`.
-        task, attention, heads, pseudo_heads, seed, device: from the config; pseudo_heads is None for MHA.
-        config: every option.
+        task, attention, heads, pseudo_heads, seed, device: from the config; pseudo_heads is None for all but IHA.
+        config: every option that the run has (`TrainConfig.from_json`).
         outcome: "finished", "diverged", "stopped" (early, on the validation loss) or "failed".
         reason: why it diverged, stopped or failed; None if finished.
         error: relative squared error on the test distribution: of the exact operator where there is one; None if none.
-        floor: the least error that theory allows; None if none.
+        floor: the least error that theory allows; None if none is known.
         accuracy: share of right labels over the tokens of the test set; None if the task has no labels.
         baseline_accuracy: the same for the commonest label.
         steps: steps trained.
@@ -80,8 +80,10 @@ class Result:
     weights: bytes | None
 
 
-def result(run: Run, together: int) -> Result:
+def result(run: "Run", together: int) -> Result:
     """The result of a run that has ended."""
+    from safetensors.torch import save
+
     assert run.outcome is not None
     measured = run.measured
     record = RunRecord(
@@ -110,6 +112,9 @@ def failure(config: TrainConfig, reason: str) -> Result:
 
 
 def _from_config(config: TrainConfig) -> dict[str, Any]:
+    import numpy as np
+    import torch
+
     own = {name: getattr(config, name) for name in ("task", "attention", "heads", "seed", "device")}
     versions = {
         "iha_theory": __version__,
@@ -141,7 +146,30 @@ def read(folder: Path) -> list[dict[str, Any]]:
         ValueError: a line that is no record of this schema.
     """
     file = folder / FILE
-    return [record for _, record in run_file.read(file)] if file.exists() else []
+    return [record for _, record in read_file(file)] if file.exists() else []
+
+
+def read_file(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The records with their line numbers, from 1. A last line that was cut off is left out: its run is trained again.
+
+    Raises:
+        ValueError: a line that is no strict JSON object of this schema, or no UTF-8 text.
+        OSError: a file that cannot be read.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not UTF-8 text") from error
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
+        try:
+            record = json.loads(line, parse_constant=_no_constant)
+            if not isinstance(record, dict):
+                raise ValueError("not a JSON object")
+            if record.get("schema") != SCHEMA:
+                raise ValueError(f"schema {record.get('schema')!r}, accepted is {SCHEMA}")
+        except ValueError as error:
+            raise ValueError(f"{file}, line {number}: not a record of a run: {error}") from error
+        yield number, record
 
 
 def forget(folder: Path, identities: Iterable[str]) -> None:
@@ -151,7 +179,7 @@ def forget(folder: Path, identities: Iterable[str]) -> None:
     _replace(folder / FILE, "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept).encode())
 
 
-def load_model(folder: Path, identity: str) -> nn.Module:
+def load_model(folder: Path, identity: str) -> "nn.Module":
     """The trained model of a record, on the CPU.
 
     Raises:
@@ -163,18 +191,22 @@ def load_model(folder: Path, identity: str) -> nn.Module:
     record = next((r for r in read(folder) if r["id"] == identity), None)
     if record is None:
         raise ValueError(f"no record {identity} in {folder}")
-    config = TrainConfig(**record["config"] | {"device": "cpu"})
-    model = models.build(config, problems.build(config))
+    from synthetic.training.model import build
+
+    config = TrainConfig.from_json(record["config"], device="cpu")
+    model = build(config, config.build())
     restore(model, file)
     return model
 
 
-def restore(model: nn.Module, file: Path) -> None:
+def restore(model: "nn.Module", file: Path) -> None:
     """Loads weights into a model: every one of them, or none.
 
     Raises:
         ValueError: names or shapes that differ from the model's, such as MHA's weights for IHA.
     """
+    from safetensors.torch import load_file
+
     weights = load_file(file)
     own = {name: p.shape for name, p in model.named_parameters()}
     if own != {name: p.shape for name, p in weights.items()}:
@@ -182,7 +214,7 @@ def restore(model: nn.Module, file: Path) -> None:
             name for name in own.keys() | weights.keys() if own.get(name) != getattr(weights.get(name), "shape", None)
         ]
         raise ValueError(f"{file} holds weights of another model: {', '.join(sorted(odd))} differ")
-    model.load_state_dict(weights)
+    model.load_state_dict(weights, strict=False)  # buffers stay
 
 
 def _table(heading: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
@@ -211,3 +243,7 @@ def _append(file: Path, line: str) -> None:
                 whole = file.read_bytes()
                 out.truncate(whole.rfind(b"\n") + 1)
         out.write(line.encode() + b"\n")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")

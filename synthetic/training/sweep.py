@@ -8,15 +8,15 @@ checkpoints into the folder; a cluster needs a shared one to continue from them.
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from iha_theory.bounds.heads import least_heads
+from synthetic.tasks import TASKS
+from synthetic.tasks.task import Sweep
 from synthetic.training import records
-from synthetic.training.config import TrainConfig
+from synthetic.training.config import TrainConfig, refused
 from synthetic.training.loop import train
 from synthetic.training.program import joint
 from synthetic.training.records import Result
@@ -25,57 +25,10 @@ SEEDS = 8
 ANSWER_WITHIN_S = 10.0
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Runs of one task: options, and the head counts of each layer."""
-
-    task: str
-    options: Mapping[str, Any]
-    heads: Mapping[str, Sequence[int]]
-
-
-def _up_to(capacity: int) -> dict[str, Sequence[int]]:
-    """1 .. r heads of MHA and 1 .. ceil(sqrt r) + 1 of IHA."""
-    return {"mha": range(1, capacity + 1), "iha": range(1, least_heads("iha", capacity) + 2)}
-
-
-KARATE = {"graph": "karate", "normalise": "symmetric", "unit_norm": True, "terms": 9, "steps": 4000}
-"""Its powers are nearly dependent, so that the last of them take more steps."""
-
-CONTENT = {"mode": "content", "graph": "orthogonal:8", "lr": 0.01, "steps": 2000, "eval_size": 2**14}
-"""Where the error is estimated from the test set, a large one."""
-
-INITS: tuple[dict[str, Any], ...] = (
-    {},
-    {"init": "random-keys"},
-    {"init": "identity"},
-    {"init": "mha"},
-    {"gain": 1.0},
-    {"circulant": False},
-    {"activation": "relu"},
-)
-"""One change of cpm3's defaults each: what learning depends on (docs/learning.md)."""
-
-GRIDS: dict[str, tuple[Grid, ...]] = {
-    "polynomial": (
-        Grid("polynomial", {"terms": 9}, _up_to(9)),
-        Grid("polynomial", {"terms": 16}, _up_to(16)),
-        Grid("polynomial", KARATE, _up_to(9)),
-    ),
-    "workspace": (Grid("workspace", {}, _up_to(16)),),
-    "unstructured": (Grid("unstructured", {}, {"mha": range(1, 10), "iha": range(1, 7)}),),
-    "content": (
-        Grid("polynomial", CONTENT | {"terms": 3, "width": 2}, {"mha": (1, 2, 3)}),
-        Grid("polynomial", CONTENT | {"terms": 4}, {"mha": (1, 2, 3, 4), "iha": (1, 2)}),
-    ),
-    "cpm3": (
-        *(Grid("cpm3", {"steps": steps}, {"mha": range(1, 10), "iha": range(1, 5)}) for steps in (1000, 4000)),
-        Grid("cpm3", {"embedding": "one-hot", "lr": 0.01, "steps": 2000}, {"mha": (1,)}),
-    ),
-    "cpm3-init": tuple(Grid("cpm3", {"steps": 2000} | changed, {"iha": (3,)}) for changed in INITS),
-    "cpm3-large": (Grid("cpm3", {"tokens": 16, "hidden": 128}, {"mha": (4, 8, 12, 16), "iha": (3, 4)}),),
+GRIDS: dict[str, tuple[str, Sweep]] = {
+    name: (task, sweep) for task, kind in TASKS.items() for name, sweep in kind.sweeps.items()
 }
-"""The named sweeps."""
+"""The named sweeps, each with its task."""
 
 
 def configs(
@@ -88,30 +41,38 @@ def configs(
 
     Args:
         name: one of GRIDS.
-        options: options of `TrainConfig` that replace those of the grid. `attention` keeps that layer only.
+        options: options of `TrainConfig.for_task` that replace those of the grid; one of a layer is for the runs with
+            that layer. `attention` is one layer for all: where the sweep has it, its grids alone, and otherwise every
+            grid with the head counts of its first layer.
         heads: head counts instead of the grid's.
         seeds: the seeds.
 
     Raises:
-        ValueError: an unknown name or option, or a value that is not accepted.
+        ValueError: an unknown name or option, one that no run of the sweep has, or a value that is not accepted.
     """
     if name not in GRIDS:
         raise ValueError(f"unknown sweep {name!r}: accepted are {', '.join(GRIDS)}")
+    task, found = GRIDS[name]
     options = dict(options or {})
     for own in ("heads", "seed"):
         if own in options:
             raise ValueError(f"{own} is no option of a sweep, which goes over several: --heads and --seeds say which")
     only = options.pop("attention", None)
+    points = [(grid, layer, counts) for grid in found.grids for layer, counts in grid.heads.items()]
+    if only is not None:
+        points = [point for point in points if point[1] == only] or [
+            (grid, only, next(iter(grid.heads.values()))) for grid in found.grids
+        ]
+    for own in options:
+        reasons = [refused(own, task, layer) for _, layer, _ in points]
+        if all(reasons):
+            raise ValueError(reasons[0])
     runs = []
-    for grid in GRIDS[name]:
-        for attention, counts in grid.heads.items():
-            if only not in (None, attention):
-                continue
-            for count in counts if heads is None else heads:
-                point = dict(grid.options) | options | {"attention": attention, "heads": count}
-                if attention == "mha":
-                    point.pop("pseudo_heads", None)
-                runs += [TrainConfig.for_task(grid.task, point | {"seed": seed}) for seed in seeds]
+    for grid, layer, counts in points:
+        own = {n: v for n, v in options.items() if not refused(n, task, layer)}
+        for count in counts if heads is None else heads:
+            point = dict(grid.options) | own | {"attention": layer, "heads": count}
+            runs += [TrainConfig.for_task(task, point | {"seed": seed}) for seed in seeds]
     return list(dict.fromkeys(runs))
 
 

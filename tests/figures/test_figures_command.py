@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from synthetic.tasks.task import Grid, Sweep
 from synthetic.training import sweep
 
 
@@ -53,9 +54,10 @@ def test_failed_runs_are_said(call, tmp_path, record, write):
 
 def test_from_nothing_trains_what_is_missing(call, tmp_path, monkeypatch):
     quick = {"steps": 2, "eval_size": 4}
-    grid = sweep.Grid("polynomial", quick | {"graph": "cycle:4", "terms": 3}, {"mha": (1, 2), "iha": (2,)})
-    tiny = dict.fromkeys(sweep.GRIDS, (grid,)) | {
-        "workspace": (sweep.Grid("workspace", quick | {"tokens": 4}, {"iha": (2,)}),)
+    grid = Grid(quick | {"graph": "cycle:4", "terms": 3}, {"mha": (1, 2), "iha": (2,)})
+    shifts = Grid(quick | {"tokens": 4}, {"iha": (2,)})
+    tiny = dict.fromkeys(sweep.GRIDS, ("polynomial", Sweep("", (grid,)))) | {
+        "workspace": ("workspace", Sweep("", (shifts,)))
     }
     monkeypatch.setattr(sweep, "GRIDS", tiny)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})

@@ -7,7 +7,8 @@ import pytest
 
 from figures import floors, frontier, groups, records
 from figures.groups import Summary
-from synthetic.training.config import TASKS, TrainConfig
+from synthetic.tasks import TASKS
+from synthetic.training.config import TrainConfig
 from synthetic.training.records import RunRecord
 
 
@@ -32,10 +33,10 @@ def filter_bank(record):
 
 
 def test_the_format_is_that_of_training():
-    assert set(records.PROBLEMS) == set(TASKS)
     assert {f.name for f in dataclasses.fields(records.Run)} <= {f.name for f in dataclasses.fields(RunRecord)}
-    options = {f.name for f in dataclasses.fields(TrainConfig)}
-    assert {name for names in records.PROBLEMS.values() for name in names} | records.POINT <= options
+    for task in TASKS:
+        run = TrainConfig.for_task(task)
+        assert set(TASKS[task].learned) | records.POINT <= set(run.to_json())
 
 
 def test_every_number_of_floors_is_in_its_table_and_is_the_records(record, write, tmp_path, drawn):
@@ -235,6 +236,44 @@ def test_the_order_of_lines_changes_nothing(record, write, tmp_path):
 
 
 def test_a_seed_counts_once_whatever_options_that_change_nothing(record, write, tmp_path):
-    same = [record(attention="mha"), record(attention="mha", tokens=99), record(attention="mha", checkpoint_every=400)]
+    same = [record(attention="mha"), record(attention="mha"), record(attention="mha", checkpoint_every=400)]
+    same[1]["config"] |= {"tokens": 99, "modulus": 5, "noise": 0.3}  # as older records: the options of all tasks
+    same[1]["id"] = "0" * 16
     (panel,) = groups.panels(records.read(write([*same, record(attention="mha", seed=1)])))
     assert panel.seeds == "n = 2"
+    assert [series.label for series in panel.series] == ["MHA"]
+
+
+def test_heads_at_which_every_seed_diverged_are_shown(record, write, tmp_path, drawn):
+    good = [record("cpm3", accuracy=1.0, heads=3, seed=seed) for seed in range(2)]
+    lost = [record("cpm3", heads=heads, seed=seed, outcome="diverged") for heads in (2, 5) for seed in range(2)]
+    other = [record("cpm3", attention="mha", heads=4, outcome="diverged")]
+    frontier.draw(records.read(write(good)), tmp_path)
+    picture = frontier.draw(records.read(write([*good, *lost, *other])), tmp_path)
+    summary = table(picture.data_files[1])
+    found = {(row["series"], row["heads"]): (row["n"], row["diverged"], row["success_rate"]) for row in summary}
+    assert found == {
+        ("IHA", "3"): ("2", "0", "1.0"),
+        ("IHA", "2"): ("0", "2", "0.0"),
+        ("IHA", "5"): ("0", "2", "0.0"),
+        ("MHA", "4"): ("0", "1", "0.0"),
+    }
+    without, below = drawn[0].axes[1], drawn[1].axes[1]
+    assert [list(line.get_xdata()) for line in below.lines if line.get_marker() == "X"] == [[2, 5], [4]]
+    assert [list(line.get_ydata()) for line in below.lines if line.get_marker() != "X"] == [[0.0, 1.0, 0.0], [0.0]]
+    assert "X" not in {line.get_marker() for line in without.lines}
+    assert below.get_xlim()[1] > 5
+    assert "Crosses: every seed diverged." in drawn[1].get_supxlabel()
+    assert "Crosses" not in drawn[0].get_supxlabel()
+    with pytest.raises(ValueError, match="no run of cpm3 that ended well"):
+        frontier.draw(records.read(write(lost)), tmp_path)
+
+
+def test_layers_and_tasks_beyond_ours(record, write, tmp_path):
+    """Other layers are series by their names; the runs of a task of the user's are in no picture."""
+    own, task = record(attention="talking-heads"), record()
+    task |= {"task": "mine:Task", "id": "1" * 16}
+    layer = record(heads=2) | {"attention": "mine:Layer", "id": "2" * 16}
+    layer["config"] = TrainConfig.for_task("polynomial", {"attention": "torch.nn:MultiheadAttention"}).to_json()
+    (panel,) = groups.panels(records.read(write([own, task, layer])))
+    assert [series.label for series in panel.series] == ["mine:Layer", "talking-heads"]

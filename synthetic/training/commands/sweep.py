@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from iha_theory.cli import output
+from synthetic.tasks import TASKS
 from synthetic.training import report
-from synthetic.training.options import add_options, read_config
+from synthetic.training.options import add_run, read_config
 
 EPILOG = """\
-sweeps:
-  polynomial    the filter bank of a random orthogonal matrix (N = 16, k = 9 and 16) and of the karate club (k = 9)
-  workspace     the 16 cyclic shifts, softmax attention
-  unstructured  nine random matrices, for which ceil(sqrt k) heads of IHA are not enough
-  content       queries that see content, against the floor of that class
-  cpm3          CPM-3 from labels, N = 9, scalar tokens in two numbers of steps, and one-hot tokens
-  cpm3-init     IHA with 3 heads on that from other initial weights, and with another MLP (docs/learning.md)
-  cpm3-large    CPM-3, N = 16
-
 Runs that differ in their seed only train as one batched program; programs go over processes, or over the workers of a
 Dask cluster. Finished runs are on disk at once; a rerun leaves them out and tries failed ones again.
 
@@ -40,20 +32,29 @@ exit codes: 0 every run finished (or stopped early as asked), 1 some failed or d
 
 def add_parser(commands: Any) -> None:
     """Adds the command to a parser's subcommands."""
+    sweeps = {name: (task, sweep) for task, kind in TASKS.items() for name, sweep in kind.sweeps.items()}
+    listed = "\n".join(f"  {name:<13} {sweep.summary}" for name, (_, sweep) in sweeps.items())
     parser = commands.add_parser(
         "sweep",
         description="Trains a named grid of runs and compares the errors with the floor that theory predicts.",
-        epilog=EPILOG,
+        epilog=f"sweeps (sweep NAME --help has the options of each):\n{listed}\n\n{EPILOG}",
     )
+
+    def offered(name: str | None, attention: str | None) -> tuple[str | None, Sequence[str]]:
+        if name not in sweeps:
+            return None, () if attention is None else (attention,)
+        task, found = sweeps[name]
+        own = dict.fromkeys(layer for grid in found.grids for layer in grid.heads)
+        return task, tuple(own) if attention is None else (attention,)
+
     parser.add_argument("name", metavar="NAME", help="one of the sweeps below")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the records")
     parser.add_argument("--heads", metavar="H", nargs="+", type=int, help="head counts instead of the sweep's")
     parser.add_argument("--seeds", metavar="N", type=int, default=8, help="seeds 0 .. N-1; default 8")
     parser.add_argument("--jobs", metavar="N", type=int, help="processes; default: the CPU's cores, 1 on a GPU")
     parser.add_argument("--dask", metavar="ADDRESS", help="Dask scheduler whose workers train (extra `cluster`)")
-    parser.add_argument("--config", metavar="FILE", help="options as a JSON object; options given here come on top")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
-    add_options(parser, leave_out=("heads", "seed"))
+    add_run(parser, offered, "heads", "seed")
     parser.set_defaults(run=run)
 
 
@@ -74,8 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     output.prepare_json(arguments.json)
     jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
     try:
-        with _Progress(len(runs)) as progress:
-            found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=progress.report)
+        with output.bar("sweep", len(runs)) as bar:
+            done = report.counted(bar, len(runs))
+            found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=done)
     except KeyboardInterrupt:
         print(
             f"iha-theory sweep: stopped; the same command again goes on, {arguments.out} has what is done",
@@ -90,33 +92,6 @@ def run(arguments: argparse.Namespace) -> int:
         out.print(f"{record['outcome'].upper()} {report.describe(record)}", soft_wrap=True)
     out.print(f"{len(found) - len(bad)} of {len(found)} runs finished; records in {arguments.out}", soft_wrap=True)
     return 1 if bad else 0
-
-
-class _Progress:
-    """A bar over the runs on standard error; runs from an earlier sweep count as done at the end."""
-
-    def __init__(self, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task("sweep", total=total)
-
-    def __enter__(self) -> "_Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def report(self, results: Sequence[Any]) -> None:
-        """Counts the runs and names the last one; without a terminal, in a line."""
-        last = report.describe(vars(results[-1].record))
-        self._bar.update(self._task, description=last, advance=len(results))
-        if not self._bar.console.is_terminal:
-            task = self._bar.tasks[0]
-            print(f"{task.completed:.0f}/{task.total:.0f} runs, the last: {last}", file=sys.stderr)
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Any:

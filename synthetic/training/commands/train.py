@@ -5,45 +5,49 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from iha_theory.attention import KINDS
 from iha_theory.cli import output
-from synthetic.training.options import add_options, read_config
-from synthetic.training.report import describe, live
+from synthetic.tasks import TASKS
+from synthetic.training import report
+from synthetic.training.options import add_run, read_config
 
 EPILOG = """\
-tasks:
-  polynomial    [X, AX, ..., A^(k-1) X] of a graph, linear attention
-  workspace     x_n, x_(n+1), ..., the N cyclic shifts, softmax attention
-  unstructured  k random matrices instead of powers, linear attention
-  cpm3          counting pairs modulo M from labels, softmax attention and an MLP (docs/learning.md)
-
 The error is the relative squared error of the trained layer's exact operator, and the floor the least that theory
 allows to so many heads. With --out the record is added to DIR/runs.jsonl, with curves and weights beside it. A run is
 the same, to the bit on one machine, whether it goes through or is stopped with --stop-at and continued with --resume.
 
+your own:
+  TASK and --attention take MODULE:CLASS too, looked up from the current directory. A task is a subclass of
+  synthetic.tasks.task.Task, which says how to write one. A layer is called as torch.nn.MultiheadAttention is, and made
+  as CLASS(embed_dim, num_heads), with kdim= and vdim= where it accepts them; it may return a tuple, starts as it makes
+  itself, has a linear map behind it to the width that the task needs, and no floor is known for it.
+
 examples:
+  iha-theory train polynomial --help
   iha-theory train polynomial --attention mha --heads 5
-  iha-theory train workspace --heads 4 --seed 1 --out runs/one
-  iha-theory train cpm3 --heads 3
+  iha-theory train workspace --attention talking-heads --heads 4 --seed 1 --out runs/one
   iha-theory train cpm3 --attention mha --heads 1 --embedding one-hot
+  iha-theory train polynomial --attention torch.nn:MultiheadAttention --heads 4
 """
 
 
 def add_parser(commands: Any) -> None:
     """Adds the command to a parser's subcommands."""
+    tasks = "\n".join(f"  {name:<13} {kind.summary}" for name, kind in TASKS.items())
     parser = commands.add_parser(
         "train",
         description="Trains a model around one attention layer on sampled data.",
-        epilog=EPILOG,
+        epilog=f"tasks (train TASK --help has the options of each):\n{tasks}\n\n"
+        f"attentions (with --attention NAME, of each):\n  {', '.join(KINDS)}\n\n{EPILOG}",
     )
-    parser.add_argument("task", metavar="TASK", help="polynomial, workspace, unstructured or cpm3")
-    parser.add_argument("--config", metavar="FILE", help="options as a JSON object; options given here come on top")
+    parser.add_argument("task", metavar="TASK", help="one of the tasks below, or MODULE:CLASS of your own")
     parser.add_argument("--out", metavar="DIR", type=Path, help="folder of the record, curves and weights")
     parser.add_argument(
         "--stop-at", metavar="STEP", type=int, help="leave off after this step, with a checkpoint in DIR"
     )
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint in DIR")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
-    add_options(parser)
+    add_run(parser, lambda task, attention: (task, (attention or "iha",)))
     parser.set_defaults(run=run)
 
 
@@ -68,8 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"no checkpoint of this run in {arguments.out}: it is made by the same options")
         if not arguments.resume:
             checkpoint.unlink(missing_ok=True)
-    with live(config.label) as report:
-        (trained,) = train([config], checkpoint_file=checkpoint, stop_at=arguments.stop_at, report=report)
+    label = config.problem.label
+    with output.bar(label, config.steps, every=5) as bar:
+        says = report.progress(bar, label)
+        (trained,) = train([config], checkpoint_file=checkpoint, stop_at=arguments.stop_at, report=says)
     out = output.console(arguments.json)
     if trained.outcome is None:
         out.print(f"stopped at step {len(trained.losses)} of {config.steps}; --resume continues", soft_wrap=True)
@@ -81,5 +87,5 @@ def run(arguments: argparse.Namespace) -> int:
             checkpoint.unlink(missing_ok=True)
     record = dataclasses.asdict(result.record)
     output.write_json(arguments.json, "train", {"runs": [record]})
-    out.print(describe(record), soft_wrap=True)
+    out.print(report.describe(record), soft_wrap=True)
     return 0 if record["outcome"] in ("finished", "stopped") else 1

@@ -2,17 +2,17 @@
 
 import json
 
-SMALL = ("--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "30")
+SMALL = ("--eval-size", "16", "--batch", "8", "--steps", "30")
 
 
 def test_every_position_only_run_is_measured(call, tmp_path):
     folder, file = tmp_path / "runs", tmp_path / "learned.json"
     runs = (
-        ("polynomial", "--attention", "mha", "--heads", "2", "--graph", "orthogonal:4"),
-        ("polynomial", "--attention", "iha", "--heads", "2", "--graph", "orthogonal:4", "--seed", "1"),
-        ("polynomial", "--attention", "mha", "--mode", "content", "--graph", "orthogonal:4"),
+        ("polynomial", "--attention", "mha", "--heads", "2", "--graph", "orthogonal:4", "--terms", "3"),
+        ("polynomial", "--attention", "iha", "--heads", "2", "--graph", "orthogonal:4", "--terms", "3", "--seed", "1"),
+        ("polynomial", "--attention", "mha", "--mode", "content", "--graph", "orthogonal:4", "--terms", "3"),
         ("workspace", "--attention", "iha", "--heads", "2", "--tokens", "4"),
-        ("unstructured", "--heads", "2", "--tokens", "4"),
+        ("unstructured", "--heads", "2", "--tokens", "4", "--terms", "3"),
     )
     for run in runs:
         assert call("train", *run, *SMALL, "--out", str(folder))[0] == 0
@@ -40,7 +40,7 @@ def test_a_folder_without_such_runs_is_refused(call, tmp_path):
 
 def test_settings_are_not_pooled(call, tmp_path):
     for lr in ("0.01", "0.02"):
-        run = ("polynomial", "--attention", "mha", "--heads", "2", "--lr", lr)
+        run = ("polynomial", "--attention", "mha", "--heads", "2", "--lr", lr, "--terms", "3")
         assert call("train", *run, *SMALL, "--out", str(tmp_path))[0] == 0
     code, out, _ = call("learned", str(tmp_path))
     assert code == 0

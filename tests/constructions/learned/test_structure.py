@@ -1,6 +1,5 @@
 """Trained layers beside the construction: the measures ignore what leaves the function unchanged, and nothing else."""
 
-import dataclasses
 import itertools
 
 import flint
@@ -11,7 +10,8 @@ import torch
 from constructions.filter_bank.paper import bank, powers
 from constructions.learned.structure import base_products, commutator, degrees, fit, gap, structure
 from iha_theory.capacity import capacity_bound
-from synthetic.training import data, models, problems
+from synthetic.tasks.polynomial import Polynomial
+from synthetic.training import data, model
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
 
@@ -20,12 +20,12 @@ COMMON = {"graph": "orthogonal:8", "terms": 4, "dtype": "float64", "batch": 8, "
 
 def model_of(config, weights=None):
     """The problem and the model of a run, with trained or initial weights."""
-    problem = problems.build(config)
-    model = models.build(config, problem)
-    models.initialise(model, config, data.load(problem, config).initial)
+    problem = config.build()
+    own = model.build(config, problem)
+    model.initialise(own, config, problem, data.load(problem, config).initial)
     if weights is not None:
-        model.load_state_dict(weights)
-    return problem, model
+        own.load_state_dict(weights)
+    return problem, own.layer
 
 
 @pytest.fixture(scope="module", params=[("iha", 2), ("mha", 4), ("mha", 2)], ids=str)
@@ -45,8 +45,8 @@ def normal(*shape, seed=0):
 
 
 def test_training_finds_the_span_and_polynomials_of_a(trained):
-    config, problem, model = trained
-    found = structure(model, problem, config)
+    config, problem, layer = trained
+    found = structure(layer, problem, config)
     assert found.gap.angle <= found.gap.allowed + 1e-4
     assert found.gap.angle < 5
     assert found.commutator < 0.01
@@ -54,7 +54,7 @@ def test_training_finds_the_span_and_polynomials_of_a(trained):
         assert found.degrees in ((1, 2), (2, 1))
         assert found.fit > 0.05, "another factorisation than the paper's"
         values, vectors = np.linalg.eig(problem.matrices[1])  # Theorem 2: f(lambda) has rank one at every eigenvalue
-        products = base_products(model.layer, torch.eye(problem.tokens)).numpy()
+        products = base_products(layer, torch.eye(problem.tokens)).numpy()
         at_eigenvalues = np.einsum("ia,pab,bi->ip", np.linalg.inv(vectors), products, vectors).reshape(-1, 2, 2)
         singular = np.linalg.svd(at_eigenvalues, compute_uv=False)
         assert len(set(values.round(6))) == problem.tokens
@@ -64,10 +64,10 @@ def test_training_finds_the_span_and_polynomials_of_a(trained):
 
 
 def test_initial_weights_and_other_matrices_are_far(trained):
-    config, problem, model = trained
+    config, problem, layer = trained
     start = structure(model_of(config)[1], problem, config)
-    other_problem = problems.build(dataclasses.replace(config, graph="orthogonal:8:1"))
-    other = structure(model, other_problem, config)
+    other_problem = config.but(graph="orthogonal:8:1").build()
+    other = structure(layer, other_problem, config)
     for far in (start, other):
         assert far.gap.angle > 30
         assert far.gap.angle <= far.gap.allowed + 1e-4
@@ -77,10 +77,10 @@ def test_initial_weights_and_other_matrices_are_far(trained):
 
 @torch.no_grad()
 def test_symmetries_change_no_output_and_no_measure(trained):
-    config, problem, model = trained
-    before, layer = structure(model, problem, config), model.layer
+    config, problem, layer = trained
+    before, positions = structure(layer, problem, config), torch.eye(problem.tokens, dtype=torch.float64)[None]
     X = normal(3, problem.tokens, problem.width)
-    out = model(X)
+    out = layer(positions, positions, X)
     heads, width = config.heads, layer.q_proj.out_features // config.heads
     for projection in (layer.q_proj, layer.k_proj):
         assert projection.weight.shape == (heads * width, problem.tokens)
@@ -101,8 +101,8 @@ def test_symmetries_change_no_output_and_no_measure(trained):
     q, k = (x.weight.unflatten(0, (heads, -1)) for x in (layer.q_proj, layer.k_proj))  # weight: (head, d_k, N)
     layer.q_proj.weight.copy_((ws.transpose(1, 2) @ q).flatten(0, 1))
     layer.k_proj.weight.copy_((torch.linalg.inv(ws) @ k).flatten(0, 1))
-    assert torch.allclose(model(X), out, atol=1e-8)
-    after = structure(model, problem, config)
+    assert torch.allclose(layer(positions, positions, X), out, atol=1e-8)
+    after = structure(layer, problem, config)
     for x, y in (
         (before.gap.angle, after.gap.angle),
         (before.commutator, after.commutator),
@@ -116,9 +116,7 @@ def test_symmetries_change_no_output_and_no_measure(trained):
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_the_papers_weights_fit_in_every_disguise(heads, mirrored):
     """The paper's layer, its heads mixed by random matrices; and with queries and keys exchanged."""
-    a = torch.from_numpy(
-        problems.build(TrainConfig.for_task("polynomial", {"graph": "orthogonal:20"})).matrices[1].copy()
-    )
+    a = torch.from_numpy(Polynomial(graph="orthogonal:20").matrices()[1].copy())
     terms = heads**2
     layer = bank("iha", powers(a), terms, 1).layer
     positions = torch.cat((torch.zeros(20, 1), torch.eye(20)), dim=1)
@@ -144,9 +142,7 @@ def test_the_papers_weights_fit_in_every_disguise(heads, mirrored):
 
 def test_another_factorisation_of_the_same_bank_is_told_apart():
     """{1, x} times {1, x + x^2} spans {1, x, x^2, x^3} as well (Theorem 3)."""
-    a = torch.from_numpy(
-        problems.build(TrainConfig.for_task("polynomial", {"graph": "orthogonal:8"})).matrices[1].copy()
-    )
+    a = torch.from_numpy(Polynomial(graph="orthogonal:8").matrices()[1].copy())
     targets = torch.stack([torch.linalg.matrix_power(a, t) for t in range(4)])
     queries, keys = (targets[0], targets[1]), (targets[0], targets[1] + targets[2])
     products = torch.stack([u @ v for u, v in itertools.product(queries, keys)])
@@ -208,7 +204,7 @@ def test_narrow_queries_do_not_reach_the_bank_at_the_threshold():
 def test_the_angle_is_that_of_the_theorem_below_the_threshold():
     """Equality for MHA that has a leading direction turned by a known angle into one that the bank lacks."""
     config = TrainConfig.for_task("polynomial", COMMON | {"attention": "mha", "heads": 2})
-    problem, model = model_of(config)
+    problem, layer = model_of(config)
     targets = torch.from_numpy(problem.matrices.copy())
     left, values, right = torch.linalg.svd(targets.flatten(1).T, full_matrices=False)
     free = normal(64, 1, seed=4)
@@ -216,11 +212,11 @@ def test_the_angle_is_that_of_the_theorem_below_the_threshold():
     turned = 0.8 * left[:, 1] + 0.6 * free[:, 0] / free.norm()
     maps = torch.stack((left[:, 0], turned)).unflatten(1, (8, 8))
     with torch.no_grad():
-        model.layer.q_proj.weight.copy_(maps.transpose(1, 2).flatten(0, 1))
-        model.layer.k_proj.weight.copy_(torch.eye(8).repeat(2, 1))
-        model.layer.v_proj.weight.fill_(1.0)
-        model.layer.out_proj.weight.copy_((torch.diag(values) @ right)[:2].T * torch.tensor([1.0, 0.8]))
-    found = gap(model.layer, torch.eye(8), targets, capacity_bound("mha", 2), 1)
+        layer.q_proj.weight.copy_(maps.transpose(1, 2).flatten(0, 1))
+        layer.k_proj.weight.copy_(torch.eye(8).repeat(2, 1))
+        layer.v_proj.weight.fill_(1.0)
+        layer.out_proj.weight.copy_((torch.diag(values) @ right)[:2].T * torch.tensor([1.0, 0.8]))
+    found = gap(layer, torch.eye(8), targets, capacity_bound("mha", 2), 1)
     assert found.angle == pytest.approx(np.degrees(np.arcsin(0.6)), abs=1e-6)
     assert found.allowed == pytest.approx(
         np.degrees(np.arcsin(min(1, (0.36 * values[1] ** 2 / (values[1] ** 2 - values[2] ** 2)) ** 0.5))), abs=1e-6
@@ -229,11 +225,11 @@ def test_the_angle_is_that_of_the_theorem_below_the_threshold():
 
 def test_what_has_no_base_products_or_no_square_is_refused():
     config = TrainConfig.for_task("workspace", {"tokens": 4, "heads": 2})
-    problem, model = model_of(config)
+    problem, layer = model_of(config)
     with pytest.raises(ValueError, match="linear attention"):
-        base_products(model.layer, torch.eye(4))
-    assert structure(model, problem, config).commutator is None
+        base_products(layer, torch.eye(4))
+    assert structure(layer, problem, config).commutator is None
     with pytest.raises(ValueError, match="square of the heads"):
         fit(normal(3, 4, 4), normal(3, 4, 4))
     with pytest.raises(ValueError, match="realigned shape"):
-        gap(model.layer, torch.eye(4), normal(3, 4, 4), 2, 1)
+        gap(layer, torch.eye(4), normal(3, 4, 4), 2, 1)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from synthetic.training.sweep import INITS
+from synthetic.tasks.cpm3 import INITS
 
 SMALL = ("--graph", "orthogonal:4", "--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "20")
 ONE = ("train", "polynomial", *SMALL, "--attention", "mha", "--heads", "2")
@@ -83,6 +83,12 @@ def test_bad_config_files_are_one_line(call, tmp_path, content, word):
     [
         ("train", "sorting"),
         ("train", "polynomial", "--layers-deep", "3"),
+        ("train", "polynomial", "--modulus", "5"),
+        ("train", "polynomial", "--attention", "mha", "--noise", "0.2"),
+        ("train", "polynomial", "--attention", "rnn"),
+        ("train", "nowhere:Task"),
+        ("sweep", "workspace", "--out", "x", "--modulus", "5"),
+        ("sweep", "workspace", "--out", "x", "--attention", "mha", "--pseudo-heads", "2"),
         ("train", "polynomial", "--head", "3"),
         ("train", "polynomial", "--heads", "2.5"),
         ("train", "polynomial", "--steps", "0"),

@@ -1,45 +1,63 @@
 """Configs, streams and splits."""
 
-import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 import torch
 
+from iha_theory.attention import KINDS
 from iha_theory.bounds.heads import spectrum, unit_norm
 from synthetic.graphs import builtin, normalise
+from synthetic.tasks import TASKS
 from synthetic.tasks.count_pairs import CountPairs
-from synthetic.training import data, models, problems
-from synthetic.training.config import DEFAULTS, TASKS, TrainConfig
-from synthetic.training.problems import SPLITS, split_of
-from synthetic.training.streams import BLOCK, Stream, finite
+from synthetic.tasks.cpm3_problem import split_of
+from synthetic.tasks.task import SPLITS
+from synthetic.training import data, model
+from synthetic.training.config import TrainConfig
+from synthetic.training.data import BLOCK, Stream, finite
 
 
 def config(task, **options):
     return TrainConfig.for_task(task, {"eval_size": 20} | options)
 
 
+def small(task, **options):
+    return config(task, **({"graph": "cycle:5"} if task == "polynomial" else {"tokens": 5}) | options)
+
+
+def build(run):
+    return run.build()
+
+
 def load(run):
-    return data.load(problems.build(run), run)
+    return data.load(build(run), run)
+
+
+def started(run, seed=0, **other):
+    """The model of a run with its initial weights."""
+    problem = build(run)
+    found = model.build(run.but(**other), problem)
+    model.initialise(found, run, problem, torch.Generator().manual_seed(seed))
+    return found
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_the_same_seed_gives_the_same_data(task):
-    run = config(task, tokens=5)
+    run = small(task)
     whole = load(run).train.take(2 * BLOCK + 60)
     for other in ({"batch": 7}, {"attention": "mha", "heads": 2, "lr": 1.0}, {"steps": 3}):
-        again = load(dataclasses.replace(run, **other))
+        again = load(run.but(**other))
         parts = [again.train.take(size) for size in (1, 40, BLOCK, BLOCK + 19)]
         for array, pieces in zip(whole, zip(*parts, strict=True), strict=True):
             assert (array == np.concatenate(pieces)).all()
         assert again.digest == load(run).digest
-    assert load(dataclasses.replace(run, seed=1)).digest != load(run).digest
+    assert load(run.but(seed=1)).digest != load(run).digest
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_streams_continue(task):
-    run = config(task, tokens=5, train_size=9)
+    run = small(task, train_size=9)
     for size in (3, 9, 30):
         stream = load(run).train
         stream.take(size)
@@ -81,17 +99,17 @@ def test_too_few_inputs_for_a_split_are_refused():
 def test_labels_are_the_oracle():
     run = config("cpm3", tokens=4, modulus=5, coefficient=-2)
     x, labels = load(run).train.take(50)
-    counts = problems.build(run).counts
+    counts = build(run).counts
     assert (counts[labels] == CountPairs(5, -2).target(x)).all()
     assert x.max() == 4
     everything = np.array(list(itertools.product(range(5), repeat=4)))
     assert counts.tolist() == sorted({int(c) for c in CountPairs(5, -2).target(everything).flat})
-    many = problems.build(config("cpm3", tokens=16, modulus=11))
+    many = build(config("cpm3", tokens=16, modulus=11))
     assert many.counts.tolist() == list(range(257))
 
 
 def test_accuracy_is_over_all_tokens():  # case 23
-    problem = problems.build(config("cpm3", tokens=5, modulus=2))
+    problem = build(config("cpm3", tokens=5, modulus=2))
     target = np.array([[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]])
     wrong = target.copy()
     wrong[0, 0], wrong[1, 1] = 7, 7
@@ -109,65 +127,61 @@ def test_accuracy_is_over_all_tokens():  # case 23
 def test_floors():
     run = config("polynomial", attention="mha", heads=2, terms=3, graph="path:4")
     values = spectrum(np.stack([np.linalg.matrix_power(np.eye(4, k=1), t) for t in range(3)])) ** 2
-    assert problems.build(run).floor == pytest.approx(float(values[2] / values.sum()))
+    assert build(run).floor == pytest.approx(float(values[2] / values.sum()))
     for heads, pseudo, rank in ((1, 3, 1), (2, 1, 2), (2, None, 4)):
-        iha = problems.build(config("workspace", tokens=9, heads=heads, pseudo_heads=pseudo))
+        iha = build(config("workspace", tokens=9, heads=heads, pseudo_heads=pseudo))
         assert iha.floor == pytest.approx(1 - rank / 9)
     content = config("polynomial", attention="mha", heads=1, terms=3, graph="orthogonal:8", mode="content")
     A = builtin("orthogonal:8").adjacency
     rest = [p - np.trace(p) / 8 * np.eye(8) for p in (A, A @ A)]
     values = np.linalg.svd(np.reshape(rest, (2, -1)), compute_uv=False)
-    assert problems.build(content).floor == pytest.approx(values[1] ** 2 / 24)
-    assert problems.build(dataclasses.replace(content, heads=2)).floor < 1e-15
+    assert build(content).floor == pytest.approx(values[1] ** 2 / 24)
+    assert build(content.but(heads=2)).floor < 1e-15
 
 
 def test_powers_scaled_to_one_norm():
     run = config("polynomial", graph="karate", normalise="symmetric", unit_norm=True, terms=4)
     A = normalise(builtin("karate"), "symmetric").adjacency
     powers = unit_norm(np.stack([np.linalg.matrix_power(A, t) for t in range(4)]))
-    assert np.allclose(problems.build(run).matrices, powers)
+    assert np.allclose(build(run).matrices, powers)
 
 
 @pytest.mark.parametrize("width", [1, 2])
 @pytest.mark.parametrize("mode", ["position-only", "content"])
 def test_the_loss_is_the_relative_squared_error(width, mode):
     run = config("polynomial", graph="path:4", terms=3, width=width, mode=mode, heads=2, dtype="float64")
-    problem = problems.build(run)
-    model = models.build(run, problem)
-    models.initialise(model, run, torch.Generator().manual_seed(0))
+    problem = build(run)
+    trained = started(run)
     (X,) = load(run).train.take(6)
     A = builtin("path:4").adjacency
     target = np.concatenate([X, A @ X, A @ A @ X], axis=-1)
-    output = model(torch.from_numpy(X)).detach().numpy()
+    output = trained(torch.from_numpy(X)).detach().numpy()
     norm = width * sum((np.linalg.matrix_power(A, t) ** 2).sum() for t in range(3))
     expected = ((output - target) ** 2).sum() / (6 * norm)
     with torch.no_grad():
-        assert float(problem.loss(model, torch.from_numpy(X))) == pytest.approx(expected)
+        assert float(problem.loss(trained, torch.from_numpy(X))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("circulant", [False, True])
 @pytest.mark.parametrize("init", ["random", "construction", "random-keys", "identity", "mha"])
 def test_initial_weights_depend_on_the_seed_alone(init, circulant):
     run = config("cpm3", tokens=4, heads=2, init=init, circulant=circulant, hidden=8, dtype="float64")
-    problem = problems.build(run)
 
     def weights(seed, dtype="float64"):
-        model = models.build(dataclasses.replace(run, dtype=dtype), problem)
-        models.initialise(model, run, torch.Generator().manual_seed(seed))
-        return dict(model.named_parameters())
+        return dict(started(run, seed, dtype=dtype).named_parameters())
 
     first = weights(0)
     assert all(torch.equal(p, first[name]) for name, p in weights(0).items())
     assert all(torch.equal(p, first[name].float()) for name, p in weights(0, "float32").items())
     assert not torch.equal(weights(1)["layer.q_proj.weight"], first["layer.q_proj.weight"])
     head = first["layer.q_proj.weight"].detach()[:4]
-    assert torch.allclose(head @ head.T, run.gain**2 * torch.eye(4, dtype=torch.float64))
+    assert torch.allclose(head @ head.T, run.layer.gain**2 * torch.eye(4, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 def test_circulant_orthogonal_matrices(size):
     generator = torch.Generator().manual_seed(0)
-    first, second = (models.circulant_orthogonal(size, generator) for _ in range(2))
+    first, second = (model.circulant_orthogonal(size, generator) for _ in range(2))
     assert torch.allclose(first @ first.T, torch.eye(size, dtype=torch.float64))
     assert torch.allclose(first.roll((1, 1), (0, 1)), first)
     assert size < 3 or not torch.allclose(first, second)
@@ -180,29 +194,27 @@ def test_circulant_projections_treat_all_positions_alike(init):
     alike = {}
     for circulant in (True, False):
         run = config("cpm3", tokens=5, heads=2, init=init, circulant=circulant, hidden=8, dtype="float64")
-        model = models.build(run, problems.build(run))
-        models.initialise(model, run, torch.Generator().manual_seed(0))
+        own = started(run)
         with torch.no_grad():
-            alike[circulant] = torch.allclose(model(x.roll(1, 1)), model(x).roll(1, 1))
+            alike[circulant] = torch.allclose(own(x.roll(1, 1)), own(x).roll(1, 1))
     assert alike == {True: True, False: False}
 
 
 def test_the_first_layer_of_sines_fits_the_attention_it_reads():
     run = config("cpm3", tokens=6, hidden=4000, layers=1, dtype="float64", gain=0.1)
-    model = models.build(run, problems.build(run))
-    models.initialise(model, run, torch.Generator().manual_seed(0))
+    own = started(run)
     x = torch.from_numpy(np.random.default_rng(0).integers(3, size=(500, 6)))
     with torch.no_grad():
-        arguments = model.mlp[0](model.seen(x))
-        assert torch.equal(model.mlp[1](arguments), torch.sin(arguments))
+        arguments = own.mlp[0](own.seen(x))
+        assert torch.equal(own.mlp[1](arguments), torch.sin(arguments))
     assert float(arguments.var()) == pytest.approx(3, rel=0.2)
-    assert float(model.mlp[0].bias.detach().var()) == pytest.approx(1, rel=0.1)
+    assert float(own.mlp[0].bias.detach().var()) == pytest.approx(1, rel=0.1)
 
 
 def test_what_the_mlp_sees():
     for embedding, width in (("scalar", 1), ("one-hot", 3)):
         without, beside = (
-            models.build(run, problems.build(run))
+            model.build(run, build(run))
             for run in (config("cpm3", tokens=4, skip=skip, embedding=embedding, hidden=8) for skip in (False, True))
         )
         x = torch.tensor([[0, 1, 2, 2]])
@@ -217,10 +229,17 @@ def test_options_round_trip():  # case 26
     assert run.to_json()["seed"] == 0
     assert run.to_json()["lr"] == 1.0
     assert isinstance(run.to_json()["lr"], float)
-    assert TrainConfig(**run.to_json()) == run
-    assert run.identity == TrainConfig(**run.to_json()).identity
-    assert len({dataclasses.replace(run, seed=seed).identity for seed in range(20)}) == 20
-    assert {task for task in TASKS if TrainConfig.for_task(task).task == task} == set(DEFAULTS)
+    assert TrainConfig.from_json(run.to_json()) == run == run.but()
+    assert len({run.but(seed=seed).identity for seed in range(20)}) == 20
+    for task, kind in TASKS.items():
+        for attention, layer in KINDS.items():
+            run = config(task, attention=attention)
+            assert run == TrainConfig.from_json(run.to_json())
+            names = ["task", "attention", *kind.names(), *layer.names(), *TrainConfig.names()]
+            assert list(run.to_json()) == names
+            assert len(set(names)) == len(names)
+            assert set(kind.learned) <= set(names)
+            assert set(kind.defaults) <= set(TrainConfig.names()).union(*(other.names() for other in KINDS.values()))
 
 
 @pytest.mark.parametrize(
@@ -237,12 +256,18 @@ def test_options_round_trip():  # case 26
         ({"lr": -1.0}, "lr must be at least 0"),
         ({"lr": None}, "lr must be a number"),
         ({"beta2": 1.0}, "beta2 must be below 1"),
-        ({"attention": "gqa"}, "attention must be one of mha, iha"),
+        ({"attention": "rnn"}, "unknown attention 'rnn': accepted are mha, mqa, .*, and MODULE:CLASS"),
+        ({"attention": 3}, "unknown attention 3"),
         ({"amp": 1}, "amp must be true or false"),
         ({"seed": -1}, "seed must be at least 0"),
-        ({"attention": "mha", "pseudo_heads": 2}, "pseudo_heads is an option of iha"),
+        ({"attention": "mha", "pseudo_heads": 2}, "pseudo_heads is an option of iha; mha has heads, head_dim"),
+        ({"modulus": 5}, "modulus is an option of cpm3; polynomial has width, .*, graph, normalise$"),
+        (
+            {"attention": "torch.nn:MultiheadAttention", "gain": 2.0},
+            "MultiheadAttention has heads$",
+        ),
         ({"circulant": True, "head_dim": 4}, "circulant projections are square"),
-        ({"activation": "gelu"}, "activation must be one of relu, sin"),
+        ({"normalise": "twice"}, "normalise must be one of none, row, symmetric"),
     ],
 )
 def test_bad_options_are_named(options, word):
@@ -254,7 +279,7 @@ def test_unknown_tasks_and_graphs_are_named():
     with pytest.raises(ValueError, match="unknown task 'sorting'"):
         config("sorting")
     with pytest.raises(ValueError, match="unknown graph"):
-        problems.build(config("polynomial", graph="nowhere"))
+        build(config("polynomial", graph="nowhere"))
 
 
 def test_a_stream_of_nothing_is_refused():

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from synthetic.training import checkpoint, data, models, problems, program, schedule
+from synthetic.training import checkpoint, data, model, program
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
+from synthetic.training.optimiser import rate_factor
 from synthetic.training.program import Program
 
-SMALL = {"graph": "orthogonal:4", "terms": 3, "eval_size": 16, "batch": 8, "steps": 30, "eval_every": 10}
+SMALL = {"eval_size": 16, "batch": 8, "steps": 30, "eval_every": 10, "attention": "mha", "heads": 2}
+OWN = {"polynomial": {"graph": "orthogonal:4", "terms": 3}, "unstructured": {"tokens": 4, "terms": 3}}
 
 
 def config(task="polynomial", **options):
-    small = {} if task == "polynomial" else {"graph": "orthogonal:16", "tokens": 4}
-    return TrainConfig.for_task(task, SMALL | small | {"attention": "mha", "heads": 2} | options)
+    return TrainConfig.for_task(task, SMALL | OWN.get(task, {"tokens": 4}) | options)
 
 
 def same(a, b):
@@ -76,14 +77,14 @@ def test_training_lands_on_the_floor():
 
 def test_the_error_is_that_of_the_operator():
     (run,) = train([config(width=2, attention="iha")])
-    problem = problems.build(run.config)
-    model = models.build(run.config, problem).double()
-    model.load_state_dict({name: weight.double() for name, weight in run.weights.items()})
+    problem = run.config.build()
+    trained = model.build(run.config, problem).double()
+    trained.load_state_dict({name: weight.double() for name, weight in run.weights.items()})
     X = np.random.default_rng(0).standard_normal((20_000, 4, 2))
-    A = problem.task.graph.adjacency
+    A = problem.matrices[1]
     target = np.concatenate([X, A @ X, A @ (A @ X)], axis=-1)
     with torch.no_grad():
-        got = model(torch.from_numpy(X).double()).numpy()
+        got = trained(torch.from_numpy(X).double()).numpy()
     estimate = ((got - target) ** 2).sum() / (target**2).sum()
     assert run.measured.error == pytest.approx(estimate, rel=0.05)
 
@@ -132,9 +133,9 @@ def test_resuming_is_exact(tmp_path):
     task = options.pop("task")
     file = tmp_path / "c.safetensors"
     code = RESUME.format(task=task, options=options)
-    train([dataclasses.replace(run, seed=seed) for seed in range(2)], checkpoint_file=file, stop_at=13)
+    train([run.but(seed=seed) for seed in range(2)], checkpoint_file=file, stop_at=13)
     subprocess.run([sys.executable, "-c", code, str(file), "20"], check=True, env=dict(os.environ))  # a new process
-    runs = [dataclasses.replace(run, seed=seed) for seed in range(2)]
+    runs = [run.but(seed=seed) for seed in range(2)]
     resumed, whole = train(runs, checkpoint_file=file), train(runs)
     assert file.exists()  # for the caller to remove, once the runs are kept
     for a, b in zip(resumed, whole, strict=True):
@@ -174,12 +175,12 @@ def test_early_stopping_looks_at_validation_only_and_keeps_the_best(monkeypatch)
     assert len(stopped.losses) < 200
     values = [value for _, value in stopped.validations]
     assert min(values) == values[-3]
-    problem = problems.build(run)
-    model = models.build(run, problem)
-    model.load_state_dict(stopped.weights)
+    problem = run.build()
+    trained = model.build(run, problem)
+    trained.load_state_dict(stopped.weights)
     own = data.load(problem, run)
     with torch.no_grad():
-        loss = float(problem.loss(model, torch.from_numpy(own.validation[0]).float()))
+        loss = float(problem.loss(trained, torch.from_numpy(own.validation[0]).float()))
     assert loss == pytest.approx(min(values), rel=1e-4)
 
     real = data.load
@@ -196,7 +197,7 @@ def test_early_stopping_looks_at_validation_only_and_keeps_the_best(monkeypatch)
 @pytest.mark.parametrize("kind", ["cosine", "constant"])
 def test_learning_rates(steps, warmup, kind):  # case 24
     run = config(steps=steps, warmup=warmup, schedule=kind)
-    rates = [schedule.rate_factor(run, step) for step in range(steps)]
+    rates = [rate_factor(run, step) for step in range(steps)]
     assert all(0 < rate <= 1 for rate in rates)
     if warmup <= 1 or kind == "constant":
         assert max(rates) == (1 if warmup <= steps else steps / warmup)
@@ -214,10 +215,10 @@ def test_runs_that_differ_in_more_than_the_seed_are_refused():
 def test_everything_goes_to_the_device(monkeypatch):
     """Without a GPU: torch's "meta" device holds shapes only, and any tensor made elsewhere clashes with it."""
     monkeypatch.setattr(program, "find_device", torch.device)
-    monkeypatch.setattr(models, "initialise", lambda model, run, generator: None)
+    monkeypatch.setattr(model, "initialise", lambda *_: None)
     for options in CASES:
         run = config(**options, device="meta", patience=3)
-        batch = Program([run, dataclasses.replace(run, seed=1)])
+        batch = Program([run, run.but(seed=1)])
         tensors = list(batch.model.parameters()) + list(batch.model.buffers())
         assert {tensor.device.type for tensor in tensors} == {"meta"}
         samples = [own.train.take(run.batch) for own in batch.data]

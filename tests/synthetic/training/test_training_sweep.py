@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from synthetic.training import models, problems, records, sweep
+from synthetic.training import records, sweep
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
+from synthetic.training.model import build
 
 SMALL = {"graph": "orthogonal:4", "terms": 3, "eval_size": 16, "batch": 8, "steps": 20, "attention": "mha", "heads": 2}
 
@@ -39,7 +40,7 @@ def test_records_are_strict_and_complete(tmp_path):  # cases 20 and 26
     names += " baseline_accuracy steps wall_s device versions data_hash"
     for run, record in zip(runs, found, strict=True):
         assert set(names.split()) < set(record)
-        assert TrainConfig(**record["config"]) == run
+        assert TrainConfig.from_json(record["config"]) == run
         assert record["schema"] == "iha-theory/run/1"
         assert (record["seed"], record["heads"], record["pseudo_heads"]) == (run.seed, 2, run.pseudo)
         assert len(record["data_hash"]) == 64
@@ -159,7 +160,7 @@ def test_weights_in_a_fresh_process(tmp_path):  # case 27
     out = str(tmp_path / "out.pt")
     subprocess.run([sys.executable, "-c", LOAD, str(tmp_path), record["id"], out], check=True, env=dict(os.environ))
     (run,) = train([config(attention="iha")])
-    model = models.build(run.config, problems.build(run.config))
+    model = build(run.config, run.config.build())
     model.load_state_dict(run.weights)
     with torch.no_grad():
         assert torch.allclose(torch.load(out), model(torch.ones(2, 4, 1)), atol=1e-6)
@@ -169,7 +170,7 @@ def test_weights_of_another_model_are_refused(tmp_path):  # case 27
     mha, wide = sweep.sweep([config(), config(heads=3)], tmp_path)
     files = [tmp_path / "weights" / f"{record['id']}.safetensors" for record in (mha, wide)]
     for run, file in ((config(attention="iha"), files[0]), (config(), files[1])):
-        model = models.build(run, problems.build(run))
+        model = build(run, run.build())
         before = {name: p.clone() for name, p in model.named_parameters()}
         with pytest.raises(ValueError, match="weights of another model"):
             records.restore(model, file)
@@ -186,12 +187,19 @@ def test_named_sweeps():
         assert sorted(map(repr, runs)) == sorted(repr(run) for group in sweep.groups(runs) for run in group)
     polynomial = sweep.configs("polynomial")
     assert len(polynomial) >= 200
-    heads = {(r.attention, r.heads) for r in polynomial if r.graph == "orthogonal:16" and r.terms == 9}
+    heads = {(r.attention, r.heads) for r in polynomial if (r.problem.graph, r.problem.terms) == ("orthogonal:16", 9)}
     assert heads == {("mha", h) for h in range(1, 10)} | {("iha", h) for h in range(1, 5)}
     cpm3 = sweep.configs("cpm3")
-    assert {(r.attention, r.heads) for r in cpm3 if r.steps == 4000 and r.embedding == "scalar"} == heads
-    assert {(r.attention, r.heads) for r in cpm3 if r.embedding == "one-hot"} == {("mha", 1)}
-    few = sweep.configs("workspace", {"attention": "mha", "steps": 7, "pseudo_heads": 2}, heads=[5], seeds=[0])
+    assert {(r.attention, r.heads) for r in cpm3 if r.steps == 4000 and r.problem.embedding == "scalar"} == heads
+    assert {(r.attention, r.heads) for r in cpm3 if r.problem.embedding == "one-hot"} == {("mha", 1)}
+    few = sweep.configs("workspace", {"attention": "mha", "steps": 7}, heads=[5], seeds=[0])
     assert [(r.attention, r.heads, r.steps, r.seed) for r in few] == [("mha", 5, 7, 0)]
+    both = sweep.configs("workspace", {"pseudo_heads": 2}, heads=[5], seeds=[0])  # IHA's, and MHA without
+    assert [(r.attention, r.pseudo) for r in both] == [("mha", None), ("iha", 2)]
+    other = sweep.configs("content", {"attention": "talking-heads", "mix": "logits"}, seeds=[0])
+    assert [(r.problem.terms, r.heads) for r in other] == [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3), (4, 4)]
+    for options, word in (({"attention": "mha", "pseudo_heads": 2}, "of iha"), ({"modulus": 5}, "of cpm3; workspace")):
+        with pytest.raises(ValueError, match=word):
+            sweep.configs("workspace", options)
     with pytest.raises(ValueError, match="unknown sweep"):
         sweep.configs("nothing")

@@ -1,0 +1,184 @@
+"""The layers as entries: by the names of `iha_theory.capacity.Kind`, each with its own options. Imports no torch.
+
+To add a layer: its class in this folder, its bound in `iha_theory.capacity.capacity_bound`, an entry here.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from iha_theory.options import Options, option
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class LayerOptions(Options):
+    """What every layer here has, and MHA all that it has.
+
+    Raises:
+        ValueError: as `Options`; circulant projections of a width of their own.
+    """
+
+    layer: ClassVar[str] = "MultiHeadAttention"
+    """The class, in `iha_theory.attention`."""
+
+    heads: int = option(3, "heads H", 1)
+    head_dim: int | None = option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
+    circulant: bool = option(
+        False, "initial query and key projections are circulant on positions, and so alike for all of them"
+    )
+    gain: float = option(1.0, "factor on the initial orthogonal query and key projections", 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.circulant and self.head_dim is not None:
+            raise ValueError("circulant projections are square on positions: leave head_dim out")
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """The layer's arguments beyond those of all: values wide enough to reach its capacity on content of width d."""
+        return {"value_head_dim": content}
+
+    def bound(self) -> dict[str, Any]:
+        """What `iha_theory.capacity.capacity_bound` needs beyond the heads."""
+        return {}
+
+    def make(
+        self, query: int, key: int, value: int, *, content: int, tokens: int, pattern: str, out: int | None
+    ) -> "nn.Module":
+        """The layer, without biases; scale 1, since the initial weights set the size of the logits.
+
+        Args:
+            query: width of the query's input.
+            key: of the key's.
+            value: of the value's.
+            content: d, or the output's width where values hold more than content.
+            tokens: N, the default width of queries and keys.
+            pattern: of `iha_theory.attention.patterns`.
+            out: width of the output; None for no output projection.
+        """
+        from iha_theory import attention
+
+        own = self.arguments(content) | ({"out_proj": False} if out is None else {"out_dim": out})
+        head_dim = tokens if self.head_dim is None else self.head_dim or None
+        common: dict[str, Any] = {"kdim": key, "vdim": value, "head_dim": head_dim, "pattern": pattern, "scale": 1.0}
+        return getattr(attention, self.layer)(query, self.heads, **common, **own)
+
+
+@dataclass(frozen=True)
+class MQA(LayerOptions):
+    """One key and value head for all heads."""
+
+    layer: ClassVar[str] = "GroupedQueryAttention"
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        return {"value_head_dim": content, "num_kv_heads": 1}
+
+
+@dataclass(frozen=True)
+class GQA(LayerOptions):
+    """A key and value head for each group of heads."""
+
+    layer: ClassVar[str] = "GroupedQueryAttention"
+
+    kv_heads: int | None = option(None, "key and value heads of GQA (default: groups of H's smallest divisor)", 1)
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        divisor = next((n for n in range(2, self.heads + 1) if self.heads % n == 0), 1)
+        return {"value_head_dim": content, "num_kv_heads": self.kv_heads or self.heads // divisor}
+
+
+@dataclass(frozen=True)
+class TalkingHeads(LayerOptions):
+    """Heads mixed before and after the pattern."""
+
+    layer: ClassVar[str] = "TalkingHeadsAttention"
+
+    mix: Literal["both", "logits", "weights"] = option("both", "what Talking-Heads mixes over the heads")
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        return {"value_head_dim": content, "mix": self.mix}
+
+
+@dataclass(frozen=True)
+class Differential(LayerOptions):
+    """The difference of two maps a head."""
+
+    layer: ClassVar[str] = "DifferentialAttention"
+
+    lambda_init: float = option(0.8, "initial factor on the second maps of Differential attention")
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        return {"value_head_dim": content, "lambda_init": self.lambda_init}
+
+
+@dataclass(frozen=True)
+class IHA(LayerOptions):
+    """Interleaved heads. The H base values must be independent, so that each is d H wide (App. B.2)."""
+
+    layer: ClassVar[str] = "InterleavedHeadAttention"
+
+    pseudo_heads: int | None = option(None, "pseudo-heads P of IHA (default: as many as heads)", 1)
+    collapse: Literal["global", "per_head"] = option("global", "which outputs IHA's collapse mixes: all, or a head's")
+    init: Literal["random", "construction", "random-keys", "identity", "mha"] = option(
+        "random", "initial mixing of IHA"
+    )
+    noise: float = option(0.1, "standard deviation of noise on the initial mixing", 0)
+
+    @property
+    def pseudo(self) -> int:
+        """P."""
+        return self.pseudo_heads or self.heads
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """See the class."""
+        return {"value_head_dim": content * self.heads, "num_pseudo_heads": self.pseudo, "collapse": self.collapse}
+
+    def bound(self) -> dict[str, Any]:
+        """P and the collapse."""
+        return {"pseudo_heads": self.pseudo, "collapse": self.collapse}
+
+
+@dataclass(frozen=True)
+class TwoLayer(LayerOptions):
+    """Two layers of MHA; the second keeps all heads of the first apart."""
+
+    layer: ClassVar[str] = "TwoLayerAttention"
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """d for a head of the first layer, so H d for one of the second."""
+        return {"first": {"value_head_dim": content}, "second": {"value_head_dim": content * self.heads}}
+
+
+@dataclass(frozen=True)
+class Simplicial(LayerOptions):
+    """2-simplicial attention: a map for each value coordinate."""
+
+    layer: ClassVar[str] = "TwoSimplicialAttention"
+
+    value_dim: int = option(4, "width d_v of a head's values: its capacity is H d_v", 1)
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """d_v, whatever the content's width."""
+        return {"value_head_dim": self.value_dim}
+
+    def bound(self) -> dict[str, Any]:
+        """d_v."""
+        return {"value_dim": self.value_dim}
+
+
+KINDS: dict[str, type[LayerOptions]] = {
+    "mha": LayerOptions,
+    "mqa": MQA,
+    "gqa": GQA,
+    "talking-heads": TalkingHeads,
+    "differential": Differential,
+    "iha": IHA,
+    "two-layer": TwoLayer,
+    "simplicial": Simplicial,
+}
+"""The options of each layer, by its name."""

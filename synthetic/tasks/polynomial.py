@@ -1,0 +1,55 @@
+"""The filter bank [X, A X, ..., A^{k-1} X] of a graph, in linear attention (Sec. 4.2)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float64
+
+from iha_theory.options import option
+from synthetic.tasks.bank import LinearBankTask, powers
+from synthetic.tasks.task import Grid, Sweep, up_to
+
+KARATE = {"graph": "karate", "normalise": "symmetric", "unit_norm": True, "terms": 9, "steps": 4000}
+"""Its powers are nearly dependent, so that the last of them take more steps."""
+
+CONTENT = {"mode": "content", "graph": "orthogonal:8", "lr": 0.01, "steps": 2000, "eval_size": 2**14}
+"""Where the error is estimated from the test set, a large one."""
+
+
+@dataclass(frozen=True)
+class Polynomial(LinearBankTask):
+    """T_t = A^t."""
+
+    summary: ClassVar[str] = "[X, AX, ..., A^(k-1) X] of a graph, linear attention"
+    learned: ClassVar[tuple[str, ...]] = ("graph", "normalise", "unit_norm", "terms", "width", "mode")
+    sweeps: ClassVar[dict[str, Sweep]] = {
+        "polynomial": Sweep(
+            "the filter bank of a random orthogonal matrix (N = 16, k = 9 and 16) and of the karate club (k = 9)",
+            (Grid({"terms": 9}, up_to(9)), Grid({"terms": 16}, up_to(16)), Grid(KARATE, up_to(9))),
+        ),
+        "content": Sweep(
+            "queries that see content, against the floor of that class",
+            (
+                Grid(CONTENT | {"terms": 3, "width": 2}, {"mha": (1, 2, 3)}),
+                Grid(CONTENT | {"terms": 4}, {"mha": (1, 2, 3, 4), "iha": (1, 2)}),
+            ),
+        ),
+    }
+
+    graph: str = option("orthogonal:16", "built-in graph, family or file, as for heads")
+    normalise: Literal["none", "row", "symmetric"] = option("none", "normalisation of the graph")
+
+    @property
+    def label(self) -> str:
+        """The graph and k."""
+        return f"{self.graph} k={self.terms}"
+
+    def matrices(self) -> Float64[np.ndarray, "k N N"]:
+        """I, A, ..., A^{k-1}."""
+        return powers(self.graph, self.normalise, self.terms)
+
+    def outside(self) -> bytes:
+        """The graph's file."""
+        return Path(self.graph).read_bytes() if Path(self.graph).is_file() else b""

@@ -1,0 +1,171 @@
+"""What a task is: its options, its data and right answers, the model around a layer, how that is judged.
+
+A task is one frozen dataclass whose fields are its options. `Task.build` makes the `Problem` of a run; a task that has
+nothing to prepare is a problem itself. Ours import no torch before that, so that --help is quick. In a file of yours,
+`my_tasks.py`, for `iha-theory train my_tasks:Reverse`:
+
+    @dataclass(frozen=True)
+    class Reverse(Task):
+        tokens: int = option(8, "tokens N", 1)
+
+        def draw(self, generator, count, split):
+            x = generator.standard_normal((count, self.tokens, 1))
+            return x, x[:, ::-1]
+
+        def model(self, make):
+            return Frame(make(self.tokens, self.tokens, 1, content=1, tokens=self.tokens, pattern="softmax", out=1))
+
+        def loss(self, model, x, y):
+            return (model(x) - y).square().mean()
+
+        def measure(self, model, run, validation, test):
+            ...
+
+where Frame is a torch module that keeps the layer at `layer`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import numpy as np
+from jaxtyping import Shaped
+
+from iha_theory.options import Options
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Split = Literal["train", "validation", "test"]
+SPLITS = get_args(Split)
+Samples = tuple[Shaped[np.ndarray, "..."], ...]
+"""Inputs, and labels if the task has any."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a trained model reached.
+
+    Attributes:
+        error: relative squared error; None if the task has none.
+        slack: how far the error may fall below the floor by rounding or, where it is estimated from samples, by chance.
+        accuracy: share of right labels over all tokens of the test set; None if the task has no labels.
+        baseline_accuracy: the same for the commonest label of the validation set.
+    """
+
+    error: float | None = None
+    slack: float = 0.0
+    accuracy: float | None = None
+    baseline_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Runs of a sweep: options, and the head counts of each layer."""
+
+    options: Mapping[str, Any]
+    heads: Mapping[str, Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A named sweep: what it is, for --help, and its grids."""
+
+    summary: str
+    grids: tuple[Grid, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a problem may depend on beside its options.
+
+    Attributes:
+        attention: the layer's name.
+        capacity: the largest rank of its operators (`iha_theory.capacity`); None for a layer that is not ours.
+        device, dtype: of the run.
+    """
+
+    attention: str
+    capacity: int | None
+    device: str = "cpu"
+    dtype: str = "float32"
+
+
+class Problem:
+    """A task as a run sees it.
+
+    Attributes:
+        floor: the least error that theory allows; None if none is known.
+    """
+
+    floor: float | None = None
+
+    def draw(self, generator: np.random.Generator, count: int, split: Split) -> Samples:
+        """Samples of a split among `count` fresh ones: arrays of inputs, and of right answers if the loss needs them.
+
+        They must depend on the generator alone. Integers become int64 tensors, all else the run's floats.
+        """
+        raise NotImplementedError
+
+    def model(self, make: "Callable[..., nn.Module]") -> "nn.Module":
+        """The model, with its attention layer at `layer`, made by `make` (see `LayerOptions.make`) and called as
+        layer(query, key, value), batch first; query and key may have batch 1.
+
+        Weights other than the layer's start as torch makes them from the run's seed, or as a method
+        `initialise(generator)` of the model sets them.
+        """
+        raise NotImplementedError
+
+    def loss(self, *args: Any, **kwargs: Any) -> Any:
+        """loss(model, *samples): of a batch, a scalar tensor; the samples are tensors, as `draw` made them."""
+        raise NotImplementedError
+
+    def measure(self, model: "nn.Module", run: Callable[..., Any], validation: Samples, test: Samples) -> Measured:
+        """What a trained model reached; `run` is the model on the run's device in its dtype, without gradients."""
+        raise NotImplementedError
+
+    def rate(self, parameter: str, rate: float) -> float:
+        """The peak learning rate of a parameter, by its name."""
+        return rate
+
+
+@dataclass(frozen=True)
+class Task(Problem, Options):
+    """Base of the tasks; fields are options (`iha_theory.options.option`).
+
+    Attributes:
+        summary: one line, for --help.
+        defaults: of options of the run and of the layer, where they differ; those that a layer lacks do not count.
+        learned: the options that say what is learned: pictures never put runs that differ in them together.
+        sweeps: the named sweeps of this task.
+        padded: whether runs of MHA with other head counts may train as one program, padded with heads whose weights
+            are 0: the layer's projected output is the model's.
+    """
+
+    summary: ClassVar[str] = ""
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    learned: ClassVar[tuple[str, ...]] = ()
+    sweeps: ClassVar[Mapping[str, Sweep]] = {}
+    padded: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        """What a table calls the task."""
+        return type(self).__name__
+
+    def build(self, setting: Setting) -> Problem:
+        """The problem of a run.
+
+        Raises:
+            ValueError, OSError: options or files that the task refuses.
+        """
+        return self
+
+    def outside(self) -> bytes:
+        """What the options name but do not hold, such as a graph in a file: a part of a run's identity."""
+        return b""
+
+
+def up_to(capacity: int) -> dict[str, Sequence[int]]:
+    """1 .. r heads of MHA and 1 .. ceil(sqrt r) + 1 of IHA."""
+    return {"mha": range(1, capacity + 1), "iha": range(1, int((capacity - 1) ** 0.5) + 3)}
