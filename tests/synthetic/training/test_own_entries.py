@@ -1,0 +1,203 @@
+"""A task and an attention of the user's, in a file outside the packages; and every layer of ours on every task."""
+
+import json
+
+import pytest
+import torch
+
+from iha_theory.attention import KINDS
+from synthetic.tasks import TASKS
+from synthetic.training.config import TrainConfig
+from synthetic.training.loop import train
+
+MINE = '''
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from iha_theory.options import option
+from synthetic.tasks.task import Measured, Task
+
+
+class Frame(nn.Module):
+    def __init__(self, layer, tokens):
+        super().__init__()
+        self.layer = layer
+        self.register_buffer("positions", torch.eye(tokens)[None], persistent=False)
+        self.scale = nn.Linear(1, 1)
+
+    def forward(self, x):
+        return self.scale(self.layer(self.positions, self.positions, x))
+
+
+@dataclass(frozen=True)
+class Reverse(Task):
+    """Tokens in reverse order."""
+
+    tokens: int = option(4, "tokens N", 1)
+    flip: bool = option(True, "whether at all")
+
+    def draw(self, generator, count, split):
+        x = generator.standard_normal((count, self.tokens, 1))
+        return x, x[:, ::-1].copy() if self.flip else x
+
+    def model(self, make):
+        layer = make(self.tokens, self.tokens, 1, content=1, tokens=self.tokens, pattern="softmax", out=1)
+        return Frame(layer, self.tokens)
+
+    def loss(self, model, x, y):
+        return (model(x) - y).square().mean()
+
+    def measure(self, model, run, validation, test):
+        x, y = (torch.from_numpy(array) for array in test)
+        return Measured(error=float((run(x).double() - y).square().mean()))
+
+
+class Mine(nn.Module):
+    """Keys are compared with queries, once a head; returns a tuple."""
+
+    def __init__(self, embed_dim, num_heads, vdim=None):
+        super().__init__()
+        self.maps = nn.Parameter(torch.randn(num_heads, embed_dim, embed_dim))
+        self.values = nn.Linear(vdim, num_heads)
+
+    def forward(self, query, key, value):
+        weights = torch.einsum("bia,hac,bjc->bhij", query, self.maps, key).softmax(-1)
+        return torch.einsum("bhij,bjh->bih", weights, self.values(value)), weights
+
+
+class Broken(Mine):
+    def forward(self, query, key, value):
+        raise RuntimeError("no such thing")
+'''
+SMALL = ("--steps", "300", "--eval-size", "64", "--eval-every", "100")
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The file in the current directory, by a name of its own."""
+    name = f"mine_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def record(folder):
+    (line,) = (folder / "runs.jsonl").read_text().splitlines()
+    return json.loads(line)
+
+
+def test_a_toy_attention_is_trained_on_a_toy_task_by_the_command(call, mine, tmp_path):
+    run = ("train", f"{mine}:Reverse", "--attention", f"{mine}:Mine", "--heads", "4", *SMALL)
+    code, out, err = call(*run, "--tokens", "5", "--no-flip", "--flip", "--out", "a")
+    assert code == 0, err
+    assert f"{mine}:Reverse {mine}:Mine, 4 heads, seed 0: finished" in out
+    assert "no floor is known" in out
+    first = record(tmp_path / "a")
+    assert first["floor"] is None
+    assert (first["config"]["tokens"], first["config"]["flip"]) == (5, True)
+    assert first["error"] < 0.3  # learned: without weights it is 1
+    torch.rand(7)  # the global stream does not matter: weights start from the run's seed
+    assert call(*run, "--tokens", "5", "--out", "b", "--stop-at", "150")[0] == 0
+    assert call(*run, "--tokens", "5", "--out", "b", "--resume")[0] == 0
+    assert record(tmp_path / "b")["error"] == first["error"]
+    assert call(*run, "--tokens", "5", "--seed", "1", "--out", "c")[0] == 0
+    assert record(tmp_path / "c")["error"] != first["error"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("attention", ["Mine", "torch.nn:MultiheadAttention"])
+def test_an_own_attention_on_our_tasks(call, mine, tmp_path, task, attention):
+    attention = attention if ":" in attention else f"{mine}:{attention}"
+    code, out, err = call("train", task, "--attention", attention, "--heads", "3", "--steps", "3", "--out", "a")
+    assert code == 0, err
+    assert ("no floor is known" in out) == (task != "cpm3")
+    assert record(tmp_path / "a")["floor"] is None
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_our_attentions_on_an_own_task(call, mine, attention):
+    code, out, err = call("train", f"{mine}:Reverse", "--attention", attention, "--steps", "3")
+    assert code == 0, err
+    assert "no floor is known" in out
+
+
+def test_help_teaches_what_is_there(call, mine):
+    _, out, _ = call("train", "--help")
+    assert all(word in out for word in (*TASKS, *KINDS, "MODULE:CLASS"))
+    assert all(kind.summary.split(",")[0] in out for kind in TASKS.values())
+    for task, attention in ((f"{mine}:Reverse", f"{mine}:Mine"), ("cpm3", "iha"), ("polynomial", "gqa")):
+        _, out, _ = call("train", task, "--attention", attention, "--help")
+        config = TrainConfig.for_task(task, {"attention": attention})
+        flags = {f"--{name.replace('_', '-')}" for name in config.to_json() if name != "task"}
+        assert {word for word in out.split() if word in flags} == flags
+        assert ("--modulus" in out) == (task == "cpm3")
+        assert ("--kv-heads" in out) == (attention == "gqa")
+    _, out, _ = call("sweep", "--help")
+    assert all(name in out for kind in TASKS.values() for name in kind.sweeps)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("polynomial", "--modulus", "5"), "modulus is an option of cpm3; polynomial has width"),
+        (("polynomial", "--attention", "mha", "--init", "random"), "init is an option of iha; mha has heads"),
+        (("{}:Reverse", "--attention", "{}:Mine", "--gain", "2"), "Mine has heads"),
+        (("{}:Reverse", "--graph", "karate"), "Reverse has tokens, flip"),
+        (("{}:Mine",), "is no task"),
+        (("{}:Nothing",), "has no attribute 'Nothing'"),
+        (("polynomial", "--attention", "{}:Nothing"), "has no attribute 'Nothing'"),
+        (("polynomial", "--attention", "{}:Broken"), "with 3 heads: RuntimeError: no such thing"),
+        (("polynomial", "--attention", "{}:Frame"), "Frame with 3 heads"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(call, mine, arguments, words):
+    code, out, err = call("train", *(word.format(mine) for word in arguments))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+
+
+FEW = {"steps": 4, "eval_size": 16, "batch": 4, "heads": 2}
+SIZES = {
+    "polynomial": {"graph": "orthogonal:4", "terms": 4},
+    "unstructured": {"tokens": 4, "terms": 4},
+    "cpm3": {"hidden": 8, "tokens": 4},
+}
+
+
+@pytest.mark.parametrize("attention", KINDS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_layer_can_be_trained_on_every_task(task, attention):
+    """A few steps, two seeds as one program and each alone; no error is below its floor."""
+    sizes = SIZES.get(task, {"tokens": 4})
+    runs = [
+        TrainConfig.for_task(task, FEW | sizes | {"attention": attention, "seed": seed, "dtype": "float64"})
+        for seed in range(2)
+    ]
+    together = train(runs)
+    for run, found in zip(runs, together, strict=True):
+        (alone,) = train([run])
+        assert found.outcome == "finished"
+        assert found.losses == pytest.approx(alone.losses, rel=1e-9)
+        assert all(torch.allclose(found.weights[name], w, atol=1e-9) for name, w in alone.weights.items())
+        if task != "cpm3":
+            assert found.measured.error >= found.floor - found.measured.slack
+            assert found.floor == pytest.approx(0 if run.capacity >= 4 else alone.floor)
+    assert together[0].losses != together[1].losses
+
+
+@pytest.mark.parametrize(("attention", "heads"), [("mqa", 2), ("gqa", 2), ("differential", 2), ("talking-heads", 2)])
+def test_other_layers_sit_on_the_floor_of_mha(attention, heads):
+    options = {"graph": "orthogonal:4", "terms": 3, "eval_size": 16, "batch": 8, "steps": 600}
+    (run,) = train([TrainConfig.for_task("polynomial", options | {"attention": attention, "heads": heads})])
+    mha = TrainConfig.for_task("polynomial", options | {"attention": "mha", "heads": heads}).build().floor
+    assert run.floor == mha > 0.1
+    assert mha <= run.measured.error <= 1.02 * mha
+
+
+def test_content_in_the_queries_has_no_floor_for_two_layers():
+    for attention, known in (("two-layer", False), ("talking-heads", True), ("iha", True)):
+        run = TrainConfig.for_task("polynomial", {"attention": attention, "mode": "content", "graph": "orthogonal:4"})
+        assert (run.build().floor is not None) == known
