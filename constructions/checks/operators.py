@@ -81,7 +81,7 @@ def settled(
     build: Callable[[int | None], tuple[Construction, Sequence[DomainMatrix]]],
     primes: Callable[[], Sequence[int]],
     most: float = math.inf,
-) -> tuple[Construction, float, int] | None:
+) -> tuple[Construction, float, int]:
     """A construction and its exact gap, over the rationals where float64 holds every weight, otherwise modulo primes.
 
     Args:
@@ -92,7 +92,10 @@ def settled(
 
     Returns:
         The construction (modulo the first prime), its gap (the number of wrong entries, of all primes), and the number
-        of primes, 0 for the rationals; None if it takes more primes than `most`.
+        of primes, 0 for the rationals.
+
+    Raises:
+        OverflowError: it takes more primes than `most`.
     """
     try:
         construction, blocks = build(None)
@@ -100,7 +103,7 @@ def settled(
     except OverflowError:
         chosen = primes()
     if len(chosen) > most:
-        return None
+        raise OverflowError(f"float64 does not hold the weights, and to be sure takes {len(chosen)} primes")
     first, wrong = None, 0.0
     for prime in chosen:
         construction, blocks = build(prime)

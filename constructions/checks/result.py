@@ -17,15 +17,14 @@ from constructions.construction import Construction
 Tier = Literal["exact", "float64"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CheckResult:
     """What was checked and what came out.
 
     id: unique. claim: the statement, in words. layer: "mha" or "iha". heads, pseudo_heads, parameters: of the layer,
-    counted.
-    tier: how equality is meant. error: measured; infinite where the layer could not be evaluated. bound: what the error
-    had to meet. setting: the case, as data. compared: how.
-    claimed_heads: what the claim says, None if it says nothing of heads.
+    counted. tier: how equality is meant. error: measured; infinite where the layer could not be evaluated. bound: what
+    the error had to meet. setting: the case, as data. compared: how. claimed_heads: what the claim says, by its own
+    definition and not by the construction (`heads_by_claim`).
     """
 
     id: str
@@ -39,12 +38,15 @@ class CheckResult:
     bound: float
     setting: dict[str, Any] = field(default_factory=dict)
     compared: str = ""
-    claimed_heads: int | None = None
+    claimed_heads: int
 
     @classmethod
-    def of(cls, construction: Construction, **fields: Any) -> "CheckResult":
-        """The result of a check of a construction: its heads, pseudo-heads and parameters, and the other fields."""
+    def of(cls, construction: Construction, name: str, layer: str, tier: Tier, **fields: Any) -> "CheckResult":
+        """The result name/layer/tier of a check of a construction, which is counted here, and the other fields."""
         return cls(
+            id=f"{name}/{layer}/{tier}",
+            layer=layer,
+            tier=tier,
             heads=construction.heads,
             pseudo_heads=construction.pseudo_heads,
             parameters=construction.parameters,
@@ -54,8 +56,7 @@ class CheckResult:
     @property
     def holds(self) -> bool:
         """Whether the error is a number that meets the bound, and the layer has as many heads as the claim says."""
-        heads = self.claimed_heads in (None, self.heads)
-        return heads and not math.isnan(self.error) and self.error <= self.bound
+        return self.heads == self.claimed_heads and not math.isnan(self.error) and self.error <= self.bound
 
     @property
     def verdict(self) -> str:
@@ -79,3 +80,8 @@ def strict(value: Any) -> Any:
 def least_root(n: int) -> int:
     """The least H with H^2 >= n: what the claims say, by its definition."""
     return next(h for h in range(1, n + 1) if h * h >= n)
+
+
+def heads_by_claim(layer: str, terms: int) -> int:
+    """What most claims say: k heads of MHA, and the least H with H^2 >= k of any other layer."""
+    return terms if layer == "mha" else least_root(terms)

@@ -11,8 +11,8 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
-from constructions.checks.operators import exact_gap, float64_gap, operations
-from constructions.checks.result import CheckResult, least_root
+from constructions.checks.operators import exact_gap, float64_gap, operations, settled
+from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import Construction
 from constructions.filter_bank.paper import WEIGHTS, Powers, bank, powers
 from iha_theory import exact
@@ -39,14 +39,14 @@ def bank_exact(layer: str, graph: Graph, terms: int) -> CheckResult:
     k; if it is 0 modulo primes whose product is larger than that, it is 0.
     """
     a = exact.matrix(graph.adjacency, QQ)
-    try:
-        construction, error = evaluated(layer, a, terms)
-        compared = "operators over the rationals"
-    except OverflowError:
-        primes = list(exact.primes_beyond(largest_difference(a, terms)))
-        cases = [evaluated(layer, exact.residues(a, prime), terms) for prime in primes]
-        construction, error = cases[0][0], sum(wrong for _, wrong in cases)
-        compared = f"operators modulo {len(primes)} primes, hence over the integers"
+
+    def build(prime: int | None) -> tuple[Construction, list[DomainMatrix]]:
+        own = a if prime is None else exact.residues(a, prime)
+        return bank(layer, powers(own), terms, WIDTH), list(power_blocks(own, terms))
+
+    construction, error, primes = settled(build, lambda: list(exact.primes_beyond(largest_difference(a, terms))))
+    compared = f"modulo {primes} primes, hence over the integers" if primes else "over the rationals"
+    compared = f"operators {compared}"
     return _result(construction, layer, graph, terms, "exact", error, 0.0, compared)
 
 
@@ -113,33 +113,27 @@ def graph_checks(graph: Graph, terms: int, exact_only: bool) -> Iterator[CheckRe
             yield bank_float64(layer, graph, terms)
 
 
-def evaluated(layer: str, a: DomainMatrix, terms: int) -> tuple[Construction, float]:
-    """The bank of an exact matrix in a torch layer, and its exact error; OverflowError as in `bank`."""
-    construction = bank(layer, powers(a), terms, WIDTH)
-    return construction, exact_gap(construction, list(power_blocks(a, terms)), a.domain)
-
-
 def _result(
     construction: Construction,
     layer: str,
     graph: Graph,
     terms: int,
-    tier: str,
+    tier: Tier,
     error: float,
     bound: float,
     compared: str,
 ) -> CheckResult:
     return CheckResult.of(
         construction,
-        id=f"bank/{graph.name}/k={terms}/{layer}/{tier}",
+        f"bank/{graph.name}/k={terms}",
+        layer,
+        tier,
         claim=CLAIMS[layer],
-        layer=layer,
-        tier=tier,  # type: ignore[arg-type]
         error=error,
         bound=bound,
         setting={"graph": graph.name, "nodes": len(graph.nodes), "terms": terms, "width": WIDTH},
         compared=compared,
-        claimed_heads=terms if layer == "mha" else least_root(terms),
+        claimed_heads=heads_by_claim(layer, terms),
     )
 
 
@@ -165,7 +159,7 @@ def _subjects(name: str, terms: int, layer: str) -> list[Subject]:
         return bank(layer, wrong, terms, WIDTH)
 
     common = {
-        "build": lambda: bank(layer, power, terms, WIDTH),
+        "build": lambda: bank(layer, powers(a), terms, WIDTH),
         "outputs": lambda construction: construction(x).detach(),
         "layer": lambda construction: construction.layer,
         "extra": {

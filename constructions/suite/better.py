@@ -14,10 +14,10 @@ from torch import Tensor
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap, float64_gap, operations
-from constructions.checks.result import CheckResult, Tier
+from constructions.checks.oracles.workspace import slots
+from constructions.checks.result import CheckResult, Tier, least_root
 from constructions.construction import Construction
 from constructions.cpm3.tiled import workspace as tiled_workspace
-from constructions.cpm3.workspace import shift
 from constructions.filter_bank import reduced, tiled, two_layer
 from constructions.filter_bank.paper import Powers, powers
 from constructions.filter_bank.reduced import ReducedBank
@@ -80,7 +80,7 @@ def every_matrix(name: str, terms: int) -> CheckResult:
 def workspace(tokens: int) -> CheckResult:
     """The workspace of N tokens, over the rationals."""
     construction = tiled_workspace(tokens)
-    error = exact_gap(construction, [shift(tokens, t) for t in range(tokens)])
+    error = exact_gap(construction, slots(tokens))
     setting = {"n_max": tokens, "terms": tokens}
     compared = "operators over the rationals"
     return _result("tiled-workspace", f"N={tokens}", construction, "exact", error, 0.0, setting, compared)
@@ -131,14 +131,15 @@ def _result(
     costs = {"attention_maps": maps, "maps_per_term": maps / terms, "lower_bound_heads": ceil_sqrt(terms)}
     return CheckResult.of(
         construction,
-        id=f"{name}/{label}/{layer}/{tier}",
+        f"{name}/{label}",
+        layer,
+        tier,
         claim=CLAIMS[name],
-        layer=layer,
-        tier=tier,
         error=error,
         bound=bound,
         setting={**setting, **costs, "width": construction.width},
         compared=compared,
+        claimed_heads=least_root(terms),
     )
 
 
@@ -231,7 +232,7 @@ def _banks(
 
 def _workspace(tokens: int) -> Subject:
     x = torch.from_numpy(np.random.default_rng(1).standard_normal((2, tokens, 1)))
-    blocks = [shift(tokens, t) for t in range(tokens)]
+    blocks = slots(tokens)
     return Subject(
         f"tiled-workspace/N={tokens}/iha/exact",
         build=lambda: tiled_workspace(tokens),

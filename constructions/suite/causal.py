@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from sympy import QQ
-from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap, float64_gap, operations
-from constructions.checks.result import CheckResult, least_root
+from constructions.checks.oracles.workspace import slots_to_the_beginning
+from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.construction import Construction, count
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
@@ -35,10 +35,6 @@ def causalities(layer: str) -> tuple[Causality, ...]:
     return ("token", "virtual") if layer == "iha" else ("token",)
 
 
-def _heads(layer: str, slots: int) -> int:
-    return slots if layer == "mha" else least_root(slots)
-
-
 def lower_triangular(tokens: int = TOKENS) -> np.ndarray:
     """Random integers on and below the diagonal."""
     return np.tril(np.random.default_rng(tokens).integers(-2, 3, (tokens, tokens)))
@@ -51,17 +47,17 @@ def bank_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
     for layer in LAYERS:
         for causality in causalities(layer):
             construction = causal_bank(layer, powers(exact.matrix(a, QQ)), terms, 2, causality)
-            name = f"causal-bank/N={TOKENS}/k={terms}/{causality}/{layer}"
+            name = f"causal-bank/N={TOKENS}/k={terms}/{causality}"
             common = {
                 "claim": f"{BANK}, {causality} causality",
-                "layer": layer,
                 "setting": {"tokens": TOKENS, "terms": terms, "causality": causality},
-                "claimed_heads": _heads(layer, terms),
+                "claimed_heads": heads_by_claim(layer, terms),
             }
             yield CheckResult.of(
                 construction,
-                id=f"{name}/exact",
-                tier="exact",
+                name,
+                layer,
+                "exact",
                 error=exact_gap(construction, [exact.matrix(t, QQ) for t in targets]),
                 bound=0.0,
                 compared="masked operators over the rationals",
@@ -71,19 +67,14 @@ def bank_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
                 continue
             yield CheckResult.of(
                 construction,
-                id=f"{name}/float64",
-                tier="float64",
+                name,
+                layer,
+                "float64",
                 error=float64_gap(construction, targets.astype(float), majorants.astype(float)),
                 bound=gamma(operations(construction, TOKENS)),
                 compared="the torch layer on every basis input, relative to |A|^t",
                 **common,
             )
-
-
-def slots_by_definition(n_max: int) -> list[DomainMatrix]:
-    """Slot t of position n shows position n - t, or BOS, position 0, if there is none."""
-    positions = range(n_max + 1)
-    return [exact.matrix([[int(j == max(n - t, 0)) for j in positions] for n in positions], QQ) for t in range(n_max)]
 
 
 def counts_error(net: cpm3.CountPairsNetwork, seed: int = 0) -> tuple[float, int]:
@@ -107,13 +98,15 @@ def cpm3_checks(n_max: int) -> Iterator[CheckResult]:
     for layer in LAYERS:
         for causality in causalities(layer):
             construction = causal.workspace(layer, n_max, causality=causality)
-            common = {"layer": layer, "tier": "exact", "bound": 0.0, "claimed_heads": _heads(layer, n_max)}
+            common = {"bound": 0.0, "claimed_heads": heads_by_claim(layer, n_max)}
             setting = {"n_max": n_max, "causality": causality}
             yield CheckResult.of(
                 construction,
-                id=f"causal-workspace/N={n_max}/{causality}/{layer}/exact",
+                f"causal-workspace/N={n_max}/{causality}",
+                layer,
+                "exact",
                 claim=f"{COUNTS}: the workspace, {causality} causality",
-                error=exact_gap(construction, slots_by_definition(n_max)),
+                error=exact_gap(construction, slots_to_the_beginning(n_max)),
                 setting=setting,
                 compared="masked operators over the rationals",
                 **common,
@@ -122,6 +115,8 @@ def cpm3_checks(n_max: int) -> Iterator[CheckResult]:
             error, seen = counts_error(net)
             yield CheckResult(
                 id=f"causal-cpm3/N={n_max}/{causality}/{layer}/exact",
+                layer=layer,
+                tier="exact",
                 claim=f"{COUNTS}, {causality} causality",
                 heads=construction.heads,
                 pseudo_heads=construction.pseudo_heads,
@@ -155,7 +150,7 @@ def _workspace(layer: str, causality: Causality) -> Subject:
     return _subject(
         f"causal-workspace/N=5/{causality}/{layer}/exact",
         lambda: causal.workspace(layer, 5, causality=causality),
-        lambda construction: exact_gap(construction, slots_by_definition(5)),
+        lambda construction: exact_gap(construction, slots_to_the_beginning(5)),
         6,
     )
 

@@ -5,7 +5,6 @@ on the operator Schmidt rank of that target (docs/results.md T2), with a certifi
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from constructions.checks.bounds import bound_fields, certified
-from constructions.checks.mutants import Subject
+from constructions.checks.mutants import Subject, shift_block, swap_blocks
 from constructions.checks.operators import exact_operator_gap, float64_operator_gap, operations
 from constructions.checks.oracles.convolution import conv2d, exact_target, operator_array, responses
-from constructions.checks.result import CheckResult, Tier
+from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import Construction
 from constructions.filter_bank.products import PRODUCTS
 from constructions.targets.convolution import PADDINGS, Padding, convolution
@@ -90,14 +89,15 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
                     error, bound = float64_measure(construction, kernel, GRID, padding)
                 yield CheckResult.of(
                     construction,
-                    id=f"convolution/K={size}/{padding}/{layer}/{tier}",
+                    f"convolution/K={size}/{padding}",
+                    layer,
+                    tier,
                     claim=CLAIMS[layer],
-                    layer=layer,
-                    tier=tier,
                     error=error,
                     bound=bound,
                     setting=setting | bound_fields(layer, certificate),
                     compared=COMPARED[tier],
+                    claimed_heads=heads_by_claim(layer, size**2),
                 )
 
 
@@ -165,17 +165,7 @@ def rolled(name: str, tokens: int) -> Callable[[Any], Any]:
     return make
 
 
-def _swap_channels(construction: Construction) -> Construction:
-    first, second, *rest = construction.readout
-    return replace(construction, readout=(second, first, *rest))
-
-
-def _shift_channel(construction: Construction) -> Construction:
-    first, *rest = construction.readout
-    return replace(construction, readout=(replace(first, start=first.start + 1), *rest))
-
-
 READOUT_DAMAGES: dict[str, Callable[[Any], Any]] = {
-    "two output channels swapped": _swap_channels,
-    "an output channel read one further": _shift_channel,
+    "two output channels swapped": swap_blocks,
+    "an output channel read one further": shift_block,
 }

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from sympy import QQ
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap
-from constructions.checks.result import CheckResult, least_root
+from constructions.checks.oracles.workspace import slots
+from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.construction import Construction, count
-from constructions.cpm3.workspace import WEIGHTS, CountPairsNetwork, network, shift, workspace
+from constructions.cpm3.workspace import WEIGHTS, CountPairsNetwork, network, workspace
 from iha_theory import exact
 from iha_theory.attention.base import AttentionLayer
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
@@ -32,21 +32,17 @@ CLAIMS = {
 def workspace_exact(layer: str, construction: Construction) -> CheckResult:
     """The workspace's operator over the rationals: block t, row n picks token n + t mod N."""
     tokens = len(construction.readout)
-    shifts = [
-        exact.matrix([[int(j == (n + t) % tokens) for j in range(tokens)] for n in range(tokens)], QQ)
-        for t in range(tokens)
-    ]
     return CheckResult.of(
         construction,
-        id=f"cpm3-workspace/N={tokens}/{layer}/exact",
+        f"cpm3-workspace/N={tokens}",
+        layer,
+        "exact",
         claim=f"{CLAIMS[layer]}: the workspace holds every token at every position",
-        layer=layer,
-        tier="exact",
-        error=exact_gap(construction, shifts),
+        error=exact_gap(construction, slots(tokens)),
         bound=0.0,
         setting={"n_max": tokens},
         compared="operators over the rationals",
-        claimed_heads=tokens if layer == "mha" else least_root(tokens),
+        claimed_heads=heads_by_claim(layer, tokens),
     )
 
 
@@ -92,7 +88,7 @@ def counts_exact(
             bound=0.0,
             setting={"n_max": tokens, "modulus": modulus, "coefficient": coefficient, "sequences": seen},
             compared=f"counts of {'all' if seen == modulus**tokens else 'random'} sequences, as integers",
-            claimed_heads=tokens if layer == "mha" else least_root(tokens),
+            claimed_heads=heads_by_claim(layer, tokens),
         )
 
 
@@ -126,7 +122,7 @@ def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[S
     generator = np.random.default_rng(1)
     x = torch.from_numpy(generator.standard_normal((2, tokens, 1)))
     sequences = torch.from_numpy(generator.integers(0, modulus, (50, tokens)))
-    blocks = [shift(tokens, t) for t in range(tokens)]
+    blocks = slots(tokens)
     task = CountPairs(modulus, coefficient)
 
     def one_shift_wrong(subject_layer: AttentionLayer) -> None:

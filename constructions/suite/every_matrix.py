@@ -11,9 +11,10 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from constructions.checks.mutants import Subject
-from constructions.checks.result import CheckResult, least_root
+from constructions.checks.operators import exact_gap
+from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.filter_bank.paper import WEIGHTS, bank, powers, transpose
-from constructions.suite.bank import CLAIMS, LARGEST_PRIME, WIDTH, evaluated
+from constructions.suite.bank import CLAIMS, LARGEST_PRIME, WIDTH
 from iha_theory import exact
 from iha_theory.operators.exact import columns
 from iha_theory.operators.weights import PositionWeights, to_layer, with_positions
@@ -59,7 +60,7 @@ def bank_symbolic(layer: str, size: int, terms: int) -> CheckResult:
         bound=0.0,
         setting={"graph": f"symbolic {size}x{size}", "nodes": size, "terms": terms, "width": WIDTH},
         compared="operators as polynomials in the entries of A",
-        claimed_heads=terms if layer == "mha" else least_root(terms),
+        claimed_heads=heads_by_claim(layer, terms),
     )
 
 
@@ -69,16 +70,16 @@ def bank_random(layer: str, size: int, terms: int, seed: int = 0) -> CheckResult
     The entries of the difference are polynomials in those of A of degree at most k - 1; one that is not the zero
     polynomial (modulo p) vanishes at a uniform random point with probability at most (k - 1) / p (Schwartz, Zippel).
     """
-    prime = LARGEST_PRIME
-    entries = np.random.default_rng(seed).integers(0, prime, (size, size))
-    construction, error = evaluated(layer, exact.matrix(entries, exact.gf(prime)), terms)
+    prime, field = LARGEST_PRIME, exact.gf(LARGEST_PRIME)
+    a = exact.matrix(np.random.default_rng(seed).integers(0, prime, (size, size)), field)
+    construction = bank(layer, powers(a), terms, WIDTH)
     return CheckResult.of(
         construction,
-        id=f"bank-random-matrix/N={size}/k={terms}/{layer}/exact",
+        f"bank-random-matrix/N={size}/k={terms}",
+        layer,
+        "exact",
         claim=CLAIMS[layer] + ", for every A",
-        layer=layer,
-        tier="exact",
-        error=error,
+        error=exact_gap(construction, list(power_blocks(a, terms)), field),
         bound=0.0,
         setting={
             "graph": f"random over GF({prime})",
@@ -89,7 +90,7 @@ def bank_random(layer: str, size: int, terms: int, seed: int = 0) -> CheckResult
             "failure_probability": (terms - 1) / prime,
         },
         compared="operators modulo a prime at a random matrix",
-        claimed_heads=terms if layer == "mha" else least_root(terms),
+        claimed_heads=heads_by_claim(layer, terms),
     )
 
 
@@ -146,7 +147,7 @@ def _symbolic_subject(layer: str, size: int = 2, terms: int = 5) -> Subject:
 
     return Subject(
         f"bank-every-matrix/N={size}/k={terms}/{layer}/exact",
-        build=lambda: WEIGHTS[layer](power, terms, WIDTH),
+        build=lambda: WEIGHTS[layer](powers(a), terms, WIDTH),
         copy=lambda weights: weights,
         error=lambda weights: (symbolic_error(weights, blocks), 0.0),
         outputs=outputs,

@@ -14,8 +14,9 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.mutants import Subject, shift_block, swap_blocks
-from constructions.checks.operators import exact_gap, float64_gap, frobenius_error, operations
-from constructions.checks.result import CheckResult, Tier
+from constructions.checks.operators import exact_gap, float64_gap, frobenius_error, operations, settled
+from constructions.checks.oracles.powers import unit_powers
+from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import Construction
 from constructions.filter_bank import approximate, reduced
 from constructions.filter_bank.reduced import ReducedBank
@@ -72,24 +73,21 @@ def exact_measure(layer: str, given: ReducedBank) -> tuple[Construction, float, 
     g (r max |c| + 1) (q max(1, |A|_inf))^{k-1}. What is 0 modulo primes of a larger product is 0. The primes that
     divide q g are left out; their product is at most q g.
     """
-    try:
-        construction = reduced.bank(layer, given, WIDTH)
-        error = exact_gap(construction, list(power_blocks(given.matrix, given.terms)))
-        return construction, error, "operators over the rationals"
-    except OverflowError:
-        pass
-    q, g = (lcm(*(int(x.denominator) for x in m.to_list_flat())) for m in (given.matrix, given.coefficients))
-    largest = max(abs(x) for x in given.coefficients.to_list_flat()) * given.rank + 1
-    size = g * (int(largest.numerator) // int(largest.denominator) + 1) * largest_difference(given.matrix, given.terms)
-    primes = [p for p in exact.primes_beyond(size * q * g) if (q * g) % p]
-    cases = [modular(layer, given.residues(p)) for p in primes]
-    return cases[0][0], sum(e for _, e in cases), f"operators modulo {len(primes)} primes, hence over the rationals"
 
+    def build(prime: int | None) -> tuple[Construction, list[DomainMatrix]]:
+        own = given if prime is None else given.residues(prime)
+        return reduced.bank(layer, own, WIDTH), list(power_blocks(own.matrix, own.terms))
 
-def modular(layer: str, given: ReducedBank) -> tuple[Construction, float]:
-    """The construction of a bank over its own field, and the number of wrong entries."""
-    construction = reduced.bank(layer, given, WIDTH)
-    return construction, exact_gap(construction, list(power_blocks(given.matrix, given.terms)), given.matrix.domain)
+    def primes() -> list[int]:
+        q, g = (lcm(*(int(x.denominator) for x in m.to_list_flat())) for m in (given.matrix, given.coefficients))
+        largest = max(abs(x) for x in given.coefficients.to_list_flat()) * given.rank + 1
+        factor = g * (int(largest.numerator) // int(largest.denominator) + 1)
+        size = factor * largest_difference(given.matrix, given.terms)
+        return [p for p in exact.primes_beyond(size * q * g) if (q * g) % p]
+
+    construction, error, count = settled(build, primes)
+    compared = f"modulo {count} primes, hence over the rationals" if count else "over the rationals"
+    return construction, error, f"operators {compared}"
 
 
 def float64_measure(construction: Construction, given: ReducedBank) -> tuple[float, float]:
@@ -107,19 +105,27 @@ def float64_measure(construction: Construction, given: ReducedBank) -> tuple[flo
 
 def checks(graph: str, normalisation: str, terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
     """The bank of one of `CASES` by the least heads of each layer."""
-    given = reduced.reduce(matrix(graph, normalisation), terms)
+    a = matrix(graph, normalisation)
+    given, independent = reduced.reduce(a, terms), independent_powers(a, terms)
     name = graph if normalisation == "none" else f"{graph} ({normalisation})"
     for layer in reduced.LAYERS:
         setting = {"graph": name, "nodes": given.matrix.shape[0], "terms": terms, "independent_powers": given.rank}
         setting["lower_bound_heads"] = least_heads(KINDS[layer], given.rank)
         label = f"{LABELS[layer]}/{name}/k={terms}"
         construction, error, compared = exact_measure(layer, given)
-        yield _result(label, CLAIMS[layer], layer, construction, "exact", error, 0.0, setting, compared)
+        common = {"claim": CLAIMS[layer], "setting": setting, "claimed_heads": heads_by_claim(layer, independent)}
+        yield _result(label, layer, construction, "exact", error=error, bound=0.0, compared=compared, **common)
         if not exact_only:
             construction = reduced.bank(layer, given, WIDTH, rounded=True)
             error, bound = float64_measure(construction, given)
             compared = "operators, entry by entry"
-            yield _result(label, CLAIMS[layer], layer, construction, "float64", error, bound, setting, compared)
+            yield _result(label, layer, construction, "float64", error=error, bound=bound, compared=compared, **common)
+
+
+def independent_powers(a: DomainMatrix, terms: int) -> int:
+    """dim span{I, A, ..., A^{k-1}}."""
+    rows = [block.to_list_flat() for block in power_blocks(a, terms)]
+    return DomainMatrix(rows, (terms, len(rows[0])), QQ).rank()
 
 
 def tolerance_checks() -> Iterator[CheckResult]:
@@ -139,40 +145,32 @@ def tolerance_checks() -> Iterator[CheckResult]:
                 "floor": approximate.floor(values, rank),
                 "lower_bound_heads": least_heads(KINDS[layer], rank),
             }
-            label = f"within/{GRAPH}/{tolerance:g}"
-            compared = "operators, in Frobenius norm"
-            yield _result(label, WITHIN[layer], layer, construction, "float64", error, tolerance, setting, compared)
+            yield _result(
+                f"within/{GRAPH}/{tolerance:g}",
+                layer,
+                construction,
+                "float64",
+                claim=WITHIN[layer],
+                error=error,
+                bound=tolerance,
+                setting=setting,
+                compared="operators, in Frobenius norm",
+                claimed_heads=heads_by_claim(layer, rank),
+            )
 
 
 def tolerance_case() -> tuple[torch.Tensor, torch.Tensor]:
     """A and the bank of its unit-norm powers."""
     a = torch.tensor(normalise(builtin(GRAPH), "symmetric").adjacency)
-    return a, approximate.unit_powers(a, GRAPH_TERMS)
+    return a, unit_powers(a, GRAPH_TERMS)
 
 
 def _result(
-    label: str,
-    claim: str,
-    layer: str,
-    construction: Construction,
-    tier: Tier,
-    error: float,
-    bound: float,
-    setting: dict[str, Any],
-    compared: str,
+    label: str, layer: str, construction: Construction, tier: Tier, *, setting: dict[str, Any], **fields: Any
 ) -> CheckResult:
+    costs = {"attention_maps": construction.layer.attention_maps, "width": construction.width}
     kind = "iha" if KINDS[layer] == "iha" else "mha"
-    return CheckResult.of(
-        construction,
-        id=f"{label}/{kind}/{tier}",
-        claim=claim,
-        layer=kind,
-        tier=tier,
-        error=error,
-        bound=bound,
-        setting={**setting, "attention_maps": construction.layer.attention_maps, "width": construction.width},
-        compared=compared,
-    )
+    return CheckResult.of(construction, label, kind, tier, setting=setting | costs, **fields)
 
 
 def subjects() -> list[Subject]:

@@ -21,7 +21,7 @@ from constructions.checks.inclusion import (
     witness_weights,
 )
 from constructions.checks.mutants import Subject
-from constructions.checks.result import CheckResult
+from constructions.checks.result import CheckResult, Tier
 from constructions.construction import count
 from constructions.targets.inclusion import inclusion, repeated, witness
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
@@ -43,12 +43,12 @@ def inclusion_checks(exact_only: bool) -> Iterator[CheckResult]:
         for pattern in ("linear", "hard"):
             mha = integer_mha(heads, pattern, generator)
             iha = inclusion(mha, pseudo)
-            yield _inclusion(pattern, iha, "exact", operators_error(mha, iha), 0.0, "operators over the rationals")
+            yield _inclusion(mha, iha, "exact", operators_error(mha, iha), 0.0, "operators over the rationals")
         mha = real_mha(heads, generator)
         iha = inclusion(mha, pseudo)
-        yield _inclusion("softmax", iha, "exact", copies_error(mha, iha), 0.0, "every pseudo-head's weights")
+        yield _inclusion(mha, iha, "exact", copies_error(mha, iha), 0.0, "every pseudo-head's weights")
         if not exact_only:
-            yield _inclusion("softmax", iha, "float64", *outputs_error(mha, iha), "outputs on normal inputs")
+            yield _inclusion(mha, iha, "float64", *outputs_error(mha, iha), "outputs on normal inputs")
 
 
 def strictness_checks() -> Iterator[CheckResult]:
@@ -63,14 +63,15 @@ def strictness_checks() -> Iterator[CheckResult]:
             id=f"strictness/P={pseudo}/iha/float64",
             claim=STRICTNESS,
             layer="iha",
-            heads=1,
-            pseudo_heads=pseudo,
+            heads=layer.num_heads,
+            pseudo_heads=layer.num_pseudo_heads,
             parameters=count(layer),
             tier="float64",
             error=error,
             bound=bound,
             setting={"width": WITNESS_WIDTH, "tokens": TOKENS, "departure_from_linear": departure},
             compared="outputs on repeated tokens against the closed form",
+            claimed_heads=1,
         )
     for heads in (1, 2, 3):
         generator = torch.Generator().manual_seed(heads)
@@ -83,7 +84,7 @@ def strictness_checks() -> Iterator[CheckResult]:
             id=f"strictness/H={heads}/mha/float64",
             claim=STRICTNESS,
             layer="mha",
-            heads=heads,
+            heads=layer.num_heads,
             pseudo_heads=1,
             parameters=count(layer),
             tier="float64",
@@ -91,24 +92,26 @@ def strictness_checks() -> Iterator[CheckResult]:
             bound=bound,
             setting={"width": layer.embed_dim, "tokens": TOKENS},
             compared="outputs on repeated tokens against W_O W_V x",
+            claimed_heads=heads,
         )
 
 
 def _inclusion(
-    pattern: str, iha: InterleavedHeadAttention, tier: str, error: float, bound: float, compared: str
+    mha: MultiHeadAttention, iha: InterleavedHeadAttention, tier: Tier, error: float, bound: float, compared: str
 ) -> CheckResult:
     return CheckResult(
-        id=f"inclusion/{pattern}/H={iha.num_heads}/P={iha.num_pseudo_heads}/iha/{tier}",
+        id=f"inclusion/{mha.pattern}/H={iha.num_heads}/P={iha.num_pseudo_heads}/iha/{tier}",
         claim=INCLUSION,
         layer="iha",
         heads=iha.num_heads,
         pseudo_heads=iha.num_pseudo_heads,
         parameters=count(iha),
-        tier=tier,  # type: ignore[arg-type]
+        tier=tier,
         error=error,
         bound=bound,
-        setting={"pattern": pattern},
+        setting={"pattern": mha.pattern},
         compared=compared,
+        claimed_heads=mha.num_heads,
     )
 
 

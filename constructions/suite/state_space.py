@@ -16,7 +16,7 @@ from constructions.checks.bounds import bound_fields, certificate_of, certified,
 from constructions.checks.mutants import Subject
 from constructions.checks.operators import exact_operator_gap
 from constructions.checks.oracles.filters import exact_target
-from constructions.checks.result import CheckResult, Tier
+from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.checks.state_space import fir_measure, float64_measure
 from constructions.construction import Construction
 from constructions.filter_bank.products import PRODUCTS
@@ -51,23 +51,24 @@ FIR = {
 
 def checks(order: int, exact_only: bool = False) -> Iterator[CheckResult]:
     """Models of one order by both layers: all of them modulo a prime, an integer one, and a stable one in float64."""
-    yield from _exact(f"state-space/n={order}", CLAIMS, integers(order, order), RATIONAL_TOKENS)
-    yield from _exact(f"state-space-every/n={order}", CLAIMS, integers(order, order, exact.gf(PRIME)), TOKENS)
+    model, every = integers(order, order), integers(order, order, exact.gf(PRIME))
+    yield from _exact(f"state-space/n={order}", CLAIMS, order, model, RATIONAL_TOKENS)
+    yield from _exact(f"state-space-every/n={order}", CLAIMS, order, every, TOKENS)
     if not exact_only:
         model = stable(order, order)
-        yield from _float64(f"state-space/n={order}", CLAIMS, model, TOKENS)
-        yield from _float64(f"state-space/n={order}", CLAIMS, model, LONG, PROBES)
+        yield from _float64(f"state-space/n={order}", CLAIMS, order, model, TOKENS)
+        yield from _float64(f"state-space/n={order}", CLAIMS, order, model, LONG, PROBES)
 
 
 def special_checks(exact_only: bool = False) -> Iterator[CheckResult]:
     """A model with feedthrough, which takes one term more, and one with a derogatory A, which takes fewer."""
-    for name, claims, exactly, floating in (
-        ("feedthrough/n=4", WITH_FEEDTHROUGH, integers(4, 0, feedthrough=True), stable(4, 0, feedthrough=True)),
-        ("derogatory/n=8", DEROGATORY, repeated(integers(4, 0), 1), repeated(stable(4, 0), 1)),
+    for name, claims, terms, exactly, floating in (
+        ("feedthrough/n=4", WITH_FEEDTHROUGH, 5, integers(4, 0, feedthrough=True), stable(4, 0, feedthrough=True)),
+        ("derogatory/n=8", DEROGATORY, 4, repeated(integers(4, 0), 1), repeated(stable(4, 0), 1)),
     ):
-        yield from _exact(f"state-space-{name}", claims, exactly, RATIONAL_TOKENS)
+        yield from _exact(f"state-space-{name}", claims, terms, exactly, RATIONAL_TOKENS)
         if not exact_only:
-            yield from _float64(f"state-space-{name}", claims, floating, TOKENS)
+            yield from _float64(f"state-space-{name}", claims, terms, floating, TOKENS)
 
 
 def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
@@ -91,11 +92,22 @@ def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
             setting = {"taps": terms, "tokens": TOKENS} | bound_fields(layer, certificate)
             if tier == "exact":
                 setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
-            yield _result(f"fir/k={terms}", FIR, construction, layer, tier, error, bound, setting, compared)
+            yield CheckResult.of(
+                construction,
+                f"fir/k={terms}",
+                layer,
+                tier,
+                claim=FIR[layer],
+                error=error,
+                bound=bound,
+                setting=setting | {"width": WIDTH},
+                compared=compared,
+                claimed_heads=heads_by_claim(layer, terms),
+            )
 
 
-def _exact(name: str, claims: dict[str, str], model: StateSpace, tokens: int) -> Iterator[CheckResult]:
-    """One model exactly; over a prime field a random one, which speaks for all.
+def _exact(name: str, claims: dict[str, str], terms: int, model: StateSpace, tokens: int) -> Iterator[CheckResult]:
+    """One model exactly, claimed to take so many terms; over a prime field a random one, which speaks for all.
 
     With chi the characteristic polynomial, the entries of the weights' products and of the target are polynomials in
     the entries of A, B, C of degree at most N + 1. A difference that is not the zero polynomial (modulo p) vanishes at
@@ -113,12 +125,22 @@ def _exact(name: str, claims: dict[str, str], model: StateSpace, tokens: int) ->
     for layer in PRODUCTS:
         construction = rational_filter(layer, given, tokens)
         error = exact_operator_gap(construction, target, domain)
-        case = setting | bound_fields(layer, certificate)
-        yield _result(f"{name}/N={tokens}", claims, construction, layer, "exact", error, 0.0, case, compared)
+        yield CheckResult.of(
+            construction,
+            f"{name}/N={tokens}",
+            layer,
+            "exact",
+            claim=claims[layer],
+            error=error,
+            bound=0.0,
+            setting=setting | bound_fields(layer, certificate) | {"width": WIDTH},
+            compared=compared,
+            claimed_heads=heads_by_claim(layer, terms),
+        )
 
 
 def _float64(
-    name: str, claims: dict[str, str], model: StateSpace, tokens: int, probes: int | None = None
+    name: str, claims: dict[str, str], terms: int, model: StateSpace, tokens: int, probes: int | None = None
 ) -> Iterator[CheckResult]:
     given, certificate = transfer(model), certificate_of(model, tokens)
     setting: dict[str, Any] = {"order": model.a.shape[0], "tokens": tokens, "terms": len(given.numerators)}
@@ -129,32 +151,18 @@ def _float64(
     for layer in PRODUCTS:
         construction = rational_filter(layer, given, tokens, rounded=True)
         error, bound = float64_measure(construction, layer, model, tokens, probes)
-        case = setting | bound_fields(layer, certificate)
-        yield _result(f"{name}/N={tokens}", claims, construction, layer, "float64", error, bound, case, compared)
-
-
-def _result(
-    name: str,
-    claims: dict[str, str],
-    construction: Construction,
-    layer: str,
-    tier: Tier,
-    error: float,
-    bound: float,
-    setting: dict[str, Any],
-    compared: str,
-) -> CheckResult:
-    return CheckResult.of(
-        construction,
-        id=f"{name}/{layer}/{tier}",
-        claim=claims[layer],
-        layer=layer,
-        tier=tier,
-        error=error,
-        bound=bound,
-        setting={**setting, "width": WIDTH},
-        compared=compared,
-    )
+        yield CheckResult.of(
+            construction,
+            f"{name}/N={tokens}",
+            layer,
+            "float64",
+            claim=claims[layer],
+            error=error,
+            bound=bound,
+            setting=setting | bound_fields(layer, certificate) | {"width": WIDTH},
+            compared=compared,
+            claimed_heads=heads_by_claim(layer, terms),
+        )
 
 
 def subjects() -> list[Subject]:

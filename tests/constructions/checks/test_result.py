@@ -15,14 +15,41 @@ from constructions.filter_bank.paper import bank, powers
 from iha_theory import exact
 from iha_theory.operators.weights import NotPositionOnlyError
 from iha_theory.rounding import gamma, largest_ratio
+from synthetic.graphs import builtin
 from synthetic.tasks.filter_bank import power_blocks
 
 A = exact.matrix([[0, 1], [1, 1]], QQ)
 BLOCKS = list(power_blocks(A, 4))
+LABELS = (
+    "every matrix",
+    "causal bank, k = 4",
+    "causal CPM-3, N_max = 2",
+    "inclusion",
+    "strictness",
+    "tiles, two layers, k = 4",
+    "reduced, petersen",
+    "heads at a tolerance",
+    "convolution, K = 3",
+    "state space, order 4",
+    "FIR filter, 4 taps",
+    "state space, special",
+)
+"""A step of every family, the fastest."""
 
 
 def result(error: float) -> CheckResult:
-    return CheckResult("x/iha/exact", "claim", "iha", 1, 1, 1, "exact", error, 0.0)
+    return CheckResult(
+        id="x/iha/exact",
+        claim="claim",
+        layer="iha",
+        heads=1,
+        pseudo_heads=1,
+        parameters=1,
+        tier="exact",
+        error=error,
+        bound=0.0,
+        claimed_heads=1,
+    )
 
 
 def test_nan_never_passes_and_json_stays_strict():
@@ -100,3 +127,19 @@ def test_content_in_queries_or_keys_is_refused(name):
         getattr(construction.layer, name).weight[0, 0] = 1e-3
     with pytest.raises(NotPositionOnlyError, match="content"):
         exact_gap(construction, BLOCKS)
+
+
+ONE_OF_EACH = (
+    *suite.steps(("bank",), graphs=[builtin("petersen")], terms=[4]),
+    *suite.steps(("cpm3",), n_max=[4]),
+    *(step for step in suite.steps() if step.label in LABELS),
+)
+
+
+@pytest.mark.parametrize("step", ONE_OF_EACH, ids=lambda step: step.label)
+def test_heads_that_nobody_claimed_fail_every_check(step):
+    results = list(step.run())
+    assert results
+    for result in results:
+        assert result.holds, result.id
+        assert not replace(result, heads=999).holds, result.id
