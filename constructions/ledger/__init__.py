@@ -16,7 +16,7 @@ from constructions.ledger.bank import beyond, bounds, rank, structure
 from constructions.ledger.bank import paper as bank
 from constructions.ledger.content import concatenated, limits
 from constructions.ledger.content import exact as content
-from constructions.ledger.costs import compute, reported
+from constructions.ledger.costs import compute, cpm3_parameters, reported
 from constructions.ledger.costs import parameters as costs
 from constructions.ledger.cpm3 import causal, counting, order, precision, workspace
 from constructions.ledger.statement import Judgement, Statement, Verdict, check, judge, refused
@@ -34,6 +34,7 @@ MODULES = (
     causal,
     counting,
     costs,
+    cpm3_parameters,
     compute,
     reported,
     bounds,
