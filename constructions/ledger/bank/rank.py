@@ -201,7 +201,10 @@ STATEMENTS = (
             text="MHA needs at least k heads for [X, AX, ..., A^(k-1) X]",
             test=needs_as_many,
             cases={
-                "graph": ("path:1", "path:2", "cycle:2", "complete:3", "random:4", "cycle:5", "petersen", "karate"),
+                "graph": (
+                    *("path:1", "path:2", "cycle:2", "binary:2:15", "complete:3"),
+                    *("random:4", "cycle:5", "petersen", "karate"),
+                ),
                 "terms": (1, 2, 3, 4, 9),
                 "projected": (False, True),
             },

@@ -27,6 +27,12 @@ def test_petersen_is_named(judged):
 
 def test_concatenated_heads_share_a_direction():
     """Powers of the 2-cycle are I and A in turn: 2 heads, whose values repeat; a zero power needs no head."""
-    for graph, terms, heads in (("cycle:2", 5, 2), ("path:3", 6, 3), ("complete:3", 4, 4), ("path:1", 4, 1)):
+    for graph, terms, heads in (
+        ("cycle:2", 5, 2),
+        ("binary:2:15", 5, 2),
+        ("path:3", 6, 3),
+        ("complete:3", 4, 4),
+        ("path:1", 4, 1),
+    ):
         finding = needs_as_many(graph, terms, False)
         assert finding.values == {"lower": heads, "achieved": heads, "error": 0.0}
