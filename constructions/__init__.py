@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from constructions.construction import Construction
     from constructions.cpm3.workspace import network, workspace
-    from constructions.filter_bank.paper import bank
+    from constructions.filter_bank.layers import bank
     from constructions.targets.convolution import convolution
     from constructions.targets.state_space import fir, state_space
 
 _PLACE = {
     "Construction": "constructions.construction",
-    "bank": "constructions.filter_bank.paper",
+    "bank": "constructions.filter_bank.layers",
     "convolution": "constructions.targets.convolution",
     "fir": "constructions.targets.state_space",
     "network": "constructions.cpm3.workspace",

@@ -25,6 +25,11 @@ class Block:
         return range(self.start, self.start + self.width)
 
 
+def blocks(name: str, count: int, width: int = 1) -> tuple[Block, ...]:
+    """`count` blocks side by side from column 0 on; block t's name is `name` with t for each {}, such as "A^{} X"."""
+    return tuple(Block(name.replace("{}", str(t)), t * width, width) for t in range(count))
+
+
 @dataclass(frozen=True)
 class Construction:
     """Explicit weights in a real layer, with a readout.

@@ -15,7 +15,7 @@ from typing import Any
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.heads.approximate import ApproximateTask, UnitPowers
+from constructions.heads.approximate import ApproximateTask, unit_powers
 from constructions.heads.count import HeadCount
 from figures import style
 from figures.style import Picture
@@ -76,7 +76,7 @@ def spectrum_of(graph: Graph, terms: int = TERMS) -> Spectrum:
     Raises:
         ValueError: as `synthetic.graphs.normalise`.
     """
-    powers = UnitPowers(graph if graph.directed else normalise(graph, "symmetric"), terms)
+    powers = unit_powers(graph if graph.directed else normalise(graph, "symmetric"), terms)
     rank = power_rank(_rational(graph), terms).rank
     values = (powers.values / powers.values[0]).tolist()
     heads = {

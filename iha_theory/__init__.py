@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         TwoLayerAttention,
         TwoSimplicialAttention,
     )
-    from iha_theory.bounds.certificates import Certificate, bank_refusal, refusal
+    from iha_theory.bounds.certificates import Certificate, bank_refusal, refusal, verify
+    from iha_theory.bounds.content import content_floor, limit_heads
     from iha_theory.bounds.exact_rank import bank_rank, power_rank
     from iha_theory.bounds.heads import error_floor, least_heads, least_rank, spectrum, unit_norm
     from iha_theory.capacity import capacity_bound, measure_module
@@ -43,7 +44,8 @@ _PLACES = {
         "TwoLayerAttention",
         "TwoSimplicialAttention",
     ),
-    "iha_theory.bounds.certificates": ("Certificate", "bank_refusal", "refusal"),
+    "iha_theory.bounds.certificates": ("Certificate", "bank_refusal", "refusal", "verify"),
+    "iha_theory.bounds.content": ("content_floor", "limit_heads"),
     "iha_theory.bounds.exact_rank": ("bank_rank", "power_rank"),
     "iha_theory.bounds.heads": ("error_floor", "least_heads", "least_rank", "spectrum", "unit_norm"),
     "iha_theory.capacity": ("capacity_bound", "measure_module"),
@@ -63,14 +65,17 @@ __all__ = [
     "bank_rank",
     "bank_refusal",
     "capacity_bound",
+    "content_floor",
     "error_floor",
     "least_heads",
     "least_rank",
+    "limit_heads",
     "measure_module",
     "power_rank",
     "refusal",
     "spectrum",
     "unit_norm",
+    "verify",
 ]
 
 

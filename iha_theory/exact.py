@@ -72,6 +72,16 @@ def zeros(shape: tuple[int, int], domain: Domain) -> DomainMatrix:
     return DomainMatrix.zeros(shape, domain).to_dense()
 
 
+def minimal_polynomial(a: DomainMatrix) -> list[Any]:
+    """(1, c_1, ..., c_m): x^m + c_1 x^{m-1} + ... + c_m is the monic polynomial of least degree that is 0 at A.
+
+    Args:
+        a: A, (N, N), over the rationals or a prime field.
+    """
+    dense: Any = a.to_dense().rep
+    return [element(a.domain, c) for c in reversed(dense.rep.minpoly().coeffs())]  # by flint
+
+
 def combination(coefficients: Iterable[Any], matrices: Iterable[DomainMatrix]) -> DomainMatrix | None:
     """sum_i c_i M_i without the terms whose coefficient is 0; None if that leaves nothing."""
     total = None

@@ -1,6 +1,7 @@
 """Sizes and rounding: what everything may use."""
 
 import math
+from collections.abc import Iterable
 from math import isqrt
 from typing import Any
 
@@ -14,6 +15,12 @@ def require_count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
     return value
+
+
+def require_one_of(what: str, value: str, accepted: Iterable[str]) -> None:
+    """A ValueError that lists the accepted values, if the value is none of them."""
+    if value not in (names := tuple(accepted)):
+        raise ValueError(f"unknown {what} {value!r}: accepted are {', '.join(names)}")
 
 
 def ceil_sqrt(n: Any) -> Any:

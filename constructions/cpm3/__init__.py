@@ -1,6 +1,6 @@
 """CPM-3, counting pairs modulo M.
 
-- `workspace`: all tokens at every position, and the network that counts; `tiled`, `compact`, `causal`: other
+- `workspace`: all tokens at every position, and the network that counts; `compact`, `causal`: other
   workspaces.
 - `mlp`: what counts behind a workspace. `histogram`: without a workspace.
 - `temperature`, `precision`: softmax for hard attention; number formats.

@@ -20,12 +20,14 @@ import numpy as np
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.construction import Block, Construction
+from constructions.construction import Construction, blocks
 from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank.causal import under_mask
+from constructions.filter_bank.layers import PAPER
 from iha_theory import exact
 from iha_theory.attention.interleaved import Causality
 from iha_theory.operators.weights import to_layer
+from iha_theory.rounding import require_count, require_one_of
 
 
 def clamped_shift(tokens: int, by: int) -> DomainMatrix:
@@ -47,8 +49,10 @@ def workspace(layer: str, n_max: int, width: int = 2, causality: Causality = "to
     Raises:
         ValueError: n_max or width below 1, or another layer.
     """
-    cpm3.require_sizes(layer, n_max, width)
-    weights = cpm3.WEIGHTS[layer](lambda t: clamped_shift(n_max + 1, t), n_max, width)
-    readout = tuple(Block(f"L^{t} X", t * width, width) for t in range(n_max))
+    require_one_of("layer", layer, PAPER)
+    require_count("tokens", n_max)
+    require_count("width", width)
+    weights = cpm3.workspace_weights(layer, lambda t: clamped_shift(n_max + 1, t), n_max, width)
+    readout = blocks("L^{} X", n_max, width)
     built = Construction(f"causal-workspace/{layer}", "ledger E3", to_layer(weights), readout, width)
     return under_mask(built, causality, "last")

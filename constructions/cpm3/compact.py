@@ -35,11 +35,11 @@ import torch
 from jaxtyping import Float64
 from scipy.optimize import brentq
 
-from constructions.construction import Block, Construction
+from constructions.construction import Construction, blocks
 from constructions.cpm3.temperature import least_inverse_temperature_for
 from constructions.filter_bank.paper import routing, selectors
 from iha_theory.operators.weights import Mixing, PositionWeights, to_layer
-from iha_theory.rounding import ceil_sqrt
+from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
 LOGIT_ERROR = 14
 """A logit is right to this many unit roundoffs: see `largest_circle`."""
@@ -56,11 +56,9 @@ def compact_workspace(layer: str, tokens: int) -> Construction:
     Raises:
         ValueError: another layer, or N < 1.
     """
-    if layer not in WEIGHTS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
-    if tokens < 1:
-        raise ValueError(f"tokens must be at least 1, got {tokens}")
-    readout = tuple(Block(f"P^{t} X", t, 1) for t in range(tokens))
+    require_one_of("layer", layer, WEIGHTS)
+    require_count("tokens", tokens)
+    readout = blocks("P^{} X", tokens)
     return Construction(f"compact/{layer}", "docs/results.md T10", to_layer(WEIGHTS[layer](tokens)), readout, 1)
 
 
@@ -181,8 +179,7 @@ def largest_circle(unit_roundoff: float) -> int:
 
 def parameters(layer: str, tokens: int) -> int:
     """In closed form: MHA 5 N (N + 1); IHA, with ties or without, (N + 1) (4 H + H^2) + 4 H^3."""
-    if layer not in ("mha", "iha", "iha-ties"):
-        raise ValueError(f"unknown layer {layer!r}: accepted are mha, iha and iha-ties")
+    require_one_of("layer", layer, WEIGHTS)
     heads = ceil_sqrt(tokens)
     if layer == "mha":
         return 5 * tokens * (tokens + 1)

@@ -26,8 +26,7 @@ from torch import Tensor, nn
 
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.attention.patterns import Pattern
-
-UNIT_ROUNDOFF = 2.0**-53
+from iha_theory.rounding import UNIT, require_count
 
 
 class HistogramCount(nn.Module):
@@ -45,8 +44,8 @@ class HistogramCount(nn.Module):
 
     def __init__(self, tokens: int, modulus: int, coefficient: int, factor: int = 1) -> None:
         super().__init__()
-        if tokens < 1 or modulus < 1:
-            raise ValueError(f"tokens N and modulus M must be at least 1, got {tokens} and {modulus}")
+        require_count("tokens", tokens)
+        require_count("modulus", modulus)
         pairs = [(a, b) for a in range(modulus) for b in range(a, modulus)]
         knots = torch.tensor([0.0, *(2 * j - 0.5 for j in range(1, tokens // 2 + 1))], dtype=torch.float64)
         heights = torch.tensor([1.0, *([4.0] * (tokens // 2))], dtype=torch.float64)
@@ -167,7 +166,7 @@ def rounding_bound(tokens: int, modulus: int) -> float:
 
     With linear attention nothing is rounded where this is below 1/2, for the sizes above are far below 2^52 then.
     """
-    return modulus**2 * tokens**3 * (31 + 7 * modulus**2) * UNIT_ROUNDOFF
+    return modulus**2 * tokens**3 * (31 + 7 * modulus**2) * UNIT
 
 
 def histogram_units(tokens: int, modulus: int) -> int:

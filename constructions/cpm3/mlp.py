@@ -24,6 +24,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from iha_theory import exact
+from iha_theory.rounding import require_count
 
 
 class PairCount(nn.Module):
@@ -49,9 +50,7 @@ class PairCount(nn.Module):
         self, values: list[int], width: int, modulus: int, coefficient: int, flags: list[int] | None = None
     ) -> None:
         super().__init__()
-        if modulus < 1:
-            raise ValueError(f"the modulus M must be at least 1, got {modulus}")
-        self.modulus = modulus
+        self.modulus = require_count("modulus", modulus)
         slots = len(values)
         self.pairs = nn.Linear(width, slots**2, bias=False, dtype=torch.float64)
         self.presence = None if flags is None else nn.Linear(width, slots**2, bias=True, dtype=torch.float64)
@@ -119,10 +118,10 @@ class ReluPairCount(nn.Module):
         deep: bool = False,
     ) -> None:
         super().__init__()
-        self.modulus = modulus
+        self.modulus = require_count("modulus", modulus)
         self.highest = modulus - 1 if highest is None else highest
-        if modulus < 1 or self.highest < 0:
-            raise ValueError(f"need a modulus M >= 1 and a largest token >= 0, got {modulus} and {self.highest}")
+        if self.highest < 0:
+            raise ValueError(f"the largest token must be at least 0, got {self.highest}")
         self.values = values
         divisor, top = max(modulus, 2), largest_sum(modulus, coefficient, self.highest)
         if (

@@ -16,6 +16,7 @@ is.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,12 +26,14 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor, nn
 
-from constructions.construction import Block, Construction
+from constructions.construction import Construction, blocks
 from constructions.cpm3.mlp import PairCount, ReluPairCount
-from constructions.filter_bank.paper import Powers, routing, selectors, transpose
+from constructions.filter_bank import layers as filter_bank
+from constructions.filter_bank.layers import EXACT, PAPER
+from constructions.filter_bank.paper import Powers
 from iha_theory import exact
 from iha_theory.operators.weights import PositionWeights, to_layer, with_positions
-from iha_theory.rounding import ceil_sqrt, require_count
+from iha_theory.rounding import require_count, require_one_of
 
 
 def shift(tokens: int, by: int) -> DomainMatrix:
@@ -38,57 +41,32 @@ def shift(tokens: int, by: int) -> DomainMatrix:
     return exact.matrix(np.roll(np.eye(tokens, dtype=np.int64), by, axis=1), QQ)
 
 
-def mha_weights(power: Powers, slots: int, width: int) -> PositionWeights:
-    """A head for each slot t, which applies power(t); power(t) picks one token in each row."""
-    return PositionWeights(
-        query=tuple(power(h) for h in range(slots)),
-        key=(power(0),) * slots,
-        value=selectors(width, 1) * slots,
-        pattern="hard",
-    )
-
-
-def iha_weights(power: Powers, slots: int, width: int, factor: int | None = None) -> PositionWeights:
-    """ceil(sqrt slots) heads and as many pseudo-heads; power(a) power(b) = power(a + b) as for MHA.
-
-    factor: of the values; default H, the number of keys that a live row ties over.
-    """
-    heads = ceil_sqrt(slots)
-    return PositionWeights(
-        query=tuple(power(m * heads) for m in range(heads)),
-        key=tuple(transpose(power(m)) for m in range(heads)),
-        value=selectors(width, heads, factor=heads if factor is None else factor),
-        pattern="hard",
-        mixing=routing(heads),
-    )
-
-
-WEIGHTS = {"mha": mha_weights, "iha": iha_weights}
+LAYERS = tuple(name for name in EXACT if name != "mha-two-layer")
+"""The layers that write the workspace."""
 
 
 def workspace(layer: str, tokens: int, width: int = 1) -> Construction:
-    """The workspace [X, P X, ..., P^{N-1} X] by "mha" or "iha".
+    """The workspace [X, P X, ..., P^{N-1} X]: the bank of the shift, by hard attention.
 
     Args:
-        layer: "mha" or "iha".
+        layer: "mha", "iha", or "iha-tiled", with about sqrt(H) pseudo-heads (`constructions.filter_bank.tiled`).
         tokens: N = N_max, at least 1.
         width: the content's width: 1 for values alone, 2 with presence flags.
 
     Raises:
         ValueError: tokens or width below 1, or another layer.
     """
-    require_sizes(layer, tokens, width)
-    readout = tuple(Block(f"P^{t} X", t * width, width) for t in range(tokens))
-    weights = WEIGHTS[layer](lambda t: shift(tokens, t), tokens, width)
-    return Construction(f"workspace/{layer}", "App. B.3", to_layer(weights), readout, width)
-
-
-def require_sizes(layer: str, tokens: int, width: int) -> None:
-    """A ValueError for a layer that is not in `WEIGHTS`, or tokens or width below 1."""
-    if layer not in WEIGHTS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
+    require_one_of("layer", layer, LAYERS)
     require_count("tokens", tokens)
     require_count("width", width)
+    source = "App. B.3" if layer in PAPER else filter_bank.LAYERS[layer].source
+    module = to_layer(workspace_weights(layer, lambda t: shift(tokens, t), tokens, width))
+    return Construction(f"workspace/{layer}", source, module, blocks("P^{} X", tokens, width), width)
+
+
+def workspace_weights(layer: str, power: Powers, slots: int, width: int, **options: Any) -> PositionWeights:
+    """The bank's weights with hard attention; power(t) picks one token in each row. options: of the bank's weights."""
+    return filter_bank.LAYERS[layer].weights(power, slots, width, "hard", **options)
 
 
 BATCH = 2**18

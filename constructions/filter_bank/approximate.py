@@ -12,7 +12,7 @@ singular values s_1 >= s_2 >= ... no layer of capacity R has an error below (sum
   [S_0b^T, ..., S_{H-1,b}^T], so that Q_a K_b^T = S_ab for *any* H^2 maps, such as the H^2 leading S_i. So the floor of
   capacity H^2 is attained: ceil(sqrt R) heads are enough wherever MHA needs R, for any bank. The price is the width of
   queries and keys, with which they hold as many numbers as MHA's: 2 H N (H N) = 2 H^2 N^2.
-- `product_iha` and `product_two_layers`, H heads with d_k = N: maps p_a(A) q_b(A), with 2 H polynomials such that the
+- `product_bank`, H heads with d_k = N: maps p_a(A) q_b(A), with 2 H polynomials such that the
   span of the H^2 products is near the T_t (`constructions.filter_bank.product_fit`).
 """
 
@@ -21,29 +21,34 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from sympy import QQ
 from torch import Tensor
 
-from constructions.construction import Block, Construction
-from constructions.filter_bank import tiled
-from constructions.filter_bank.product_fit import Products, fit_within
-from constructions.filter_bank.products import iha_products, mha_products
-from constructions.filter_bank.two_layer import to_two_layers
-from constructions.filter_bank.two_layer import weights as two_layer_weights
-from iha_theory.bounds.heads import error_floor, least_rank, spectrum
-from iha_theory.operators.weights import PositionWeights, to_layer
-from iha_theory.rounding import ceil_sqrt
-
-LAYERS = ("mha", "iha", "iha-tiled", "iha-wide", "mha-two-layer")
+from constructions.construction import Construction, blocks
+from constructions.filter_bank.layers import LAYERS, Weights, to_module
+from constructions.filter_bank.paper import powers
+from constructions.filter_bank.product_fit import Products, fit, power_products
+from iha_theory import exact
+from iha_theory.bounds.heads import error_floor, least_rank, spectrum, unit_norm
+from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
 
 def unit_powers(a: Float[Tensor, "N N"], terms: int) -> Float[Tensor, "k N N"]:
     """c_t A^t of Frobenius norm 1, t < k; 0 where A^t is.
 
+    Integers of both signs are multiplied exactly where float64 can hold the powers: rounding would leave something of
+    a power that cancels to 0, and scaling would make it large.
+
     Raises:
         ValueError: terms below 1.
     """
-    if terms < 1:
-        raise ValueError(f"terms must be at least 1, got {terms}")
+    require_count("terms", terms)
+    if bool((a < 0).any()) and bool((a == a.round()).all()):
+        power = powers(exact.matrix(a, QQ))
+        try:
+            return unit_norm(torch.stack([exact.nearest_float64(power(t)) for t in range(terms)]))  # type: ignore[arg-type]
+        except OverflowError:
+            pass
     last = torch.eye(len(a), dtype=torch.float64)
     bank = []
     for _ in range(terms):
@@ -78,7 +83,8 @@ def truncated_mha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> C
     svd = decompose(bank)
     one = torch.eye(bank.shape[1], dtype=torch.float64)[None]
     contents = _contents(svd.coefficients[:heads, None], width)
-    return _construction("mha", mha_products(svd.maps[:heads], one, contents), bank, width, floor(svd.values, heads))
+    weights = LAYERS["mha"].products(svd.maps[:heads], one, contents)
+    return _construction("mha", weights, bank, width, floor(svd.values, heads))
 
 
 def wide_iha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> Construction:
@@ -87,50 +93,73 @@ def wide_iha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> Constr
     maps, coefficients = (_padded(x, heads) for x in (svd.maps, svd.coefficients))
     queries = torch.eye(heads * tokens, dtype=torch.float64).unflatten(0, (heads, tokens))
     keys = maps.permute(1, 3, 0, 2).flatten(2)  # [b, j, (a, i)] = S_ab[i, j]
-    weights = tiled.products(queries, keys, _contents(coefficients, width))
+    weights = LAYERS["iha-wide"].products(queries, keys, _contents(coefficients, width))
     return _construction("iha-wide", weights, bank, width, floor(svd.values, heads**2))
 
 
-def product_iha(found: Products, bank: Float[Tensor, "k N N"], width: int = 1, *, layer: str = "iha") -> Construction:
-    """IHA of fitted products, d_k = N: P = H for "iha", at most ceil(sqrt H) for "iha-tiled"."""
-    products = {"iha": iha_products, "iha-tiled": tiled.products}[layer]
-    weights = products(found.outer, found.inner.mT, _contents(found.coefficients, width))
-    return _construction(layer, weights, bank, width, found.error)
+def product_bank(layer: str, found: Products, bank: Float[Tensor, "k N N"], width: int = 1) -> Construction:
+    """ "iha", "iha-tiled" or "mha-two-layer" of fitted products, d_k = N."""
+    contents = _contents(found.coefficients, width)
+    return _construction(layer, LAYERS[layer].products(found.outer, found.inner.mT, contents), bank, width, found.error)
 
 
-def product_two_layers(found: Products, bank: Float[Tensor, "k N N"], width: int = 1) -> Construction:
-    """Two layers of MHA with H heads each, of fitted products."""
-    out = _contents(found.coefficients, width).flatten(0, 2)
-    layer = to_two_layers(*two_layer_weights(list(found.outer), list(found.inner), width, out))
-    name = "approximate-bank/mha-two-layer"
-    return Construction(name, "docs/results.md T4", layer, _readout(bank, width), width, found.error)
-
-
-def within(layer: str, a: Float[Tensor, "N N"], terms: int, tolerance: float, width: int = 1) -> Construction:
-    """The bank of unit-norm powers within a relative error, by the fewest heads known here.
+class UnitPowers:
+    """The powers of A, scaled to Frobenius norm 1, and layers near them; what was fitted once serves all layers.
 
     Args:
-        layer: of `LAYERS`.
-        a: A, float64.
+        a: A, (N, N), float64.
         terms: k.
-        tolerance: in (0, 1).
-        width: the content's width d.
+        width: of the content, d.
 
     Raises:
-        ValueError: another layer, or what `fit_within` and `unit_powers` refuse.
+        ValueError: as `unit_powers`.
     """
-    if layer not in LAYERS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(LAYERS)}")
-    bank = unit_powers(a, terms)
-    rank = max(1, least_rank(spectrum(bank), tolerance))
-    if layer == "mha":
-        return truncated_mha(bank, rank, width)
-    if layer == "iha-wide":
-        return wide_iha(bank, ceil_sqrt(rank), width)
-    found = fit_within(a, bank, tolerance)
-    if layer == "mha-two-layer":
-        return product_two_layers(found, bank, width)
-    return product_iha(found, bank, width, layer=layer)
+
+    def __init__(self, a: Float[Tensor, "N N"], terms: int, width: int = 1) -> None:
+        self.a, self.width = a, width
+        self.bank = unit_powers(a, terms)
+        self.values = spectrum(self.bank)
+        self._fits: dict[int, Products] = {}
+
+    def least_rank(self, tolerance: float) -> int:
+        """R, the least capacity whose error floor meets the tolerance."""
+        return max(1, least_rank(self.values, tolerance))
+
+    def within(self, layer: str, tolerance: float) -> Construction:
+        """The bank within a relative error, by the fewest heads known here.
+
+        Its `error_bound` is above the tolerance where rounding is.
+
+        Args:
+            layer: of `constructions.filter_bank.layers.LAYERS`.
+            tolerance: in (0, 1).
+
+        Raises:
+            ValueError: another layer, or a tolerance outside its range.
+        """
+        require_one_of("layer", layer, LAYERS)
+        rank = self.least_rank(tolerance)
+        if layer == "mha":
+            return truncated_mha(self.bank, rank, self.width)
+        if layer == "iha-wide":
+            return wide_iha(self.bank, ceil_sqrt(rank), self.width)
+        return product_bank(layer, self.products(ceil_sqrt(rank), tolerance), self.bank, self.width)
+
+    def products(self, heads: int, tolerance: float) -> Products:
+        """Fitted products with the fewest heads, from `heads` on, that meet the tolerance; at the latest H^2 >= k.
+
+        If rounding leaves more than the tolerance even there, `power_products`, whatever their error is.
+        """
+        while True:
+            last, found = heads**2 >= len(self.bank), self._fits.get(heads)
+            if found is None or found.error > tolerance:
+                found = fit(self.a, self.bank, heads, tolerance)
+                if last and found.error > tolerance:
+                    found = power_products(self.bank, heads)
+                self._fits[heads] = found
+            if last or found.error <= tolerance:
+                return found
+            heads += 1
 
 
 def floor(values: Float[Tensor, " n"], capacity: int) -> float:
@@ -150,10 +179,6 @@ def _padded(x: Tensor, heads: int) -> Tensor:
     return torch.cat((x[: heads**2], zeros)).unflatten(0, (heads, heads))
 
 
-def _readout(bank: Tensor, width: int) -> tuple[Block, ...]:
-    return tuple(Block(f"c_{t} A^{t} X", t * width, width) for t in range(len(bank)))
-
-
-def _construction(layer: str, weights: PositionWeights, bank: Tensor, width: int, error: float) -> Construction:
-    name = f"approximate-bank/{layer}"
-    return Construction(name, "docs/results.md T4", to_layer(weights), _readout(bank, width), width, error)
+def _construction(layer: str, weights: Weights, bank: Tensor, width: int, error: float) -> Construction:
+    readout = blocks("c_{} A^{} X", len(bank), width)
+    return Construction(f"approximate-bank/{layer}", "docs/results.md T4", to_module(weights), readout, width, error)

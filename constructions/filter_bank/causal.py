@@ -23,10 +23,12 @@ import torch
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.construction import Construction
-from constructions.filter_bank import paper as polynomial
+from constructions.filter_bank import layers as filter_bank
+from constructions.filter_bank.layers import PAPER
 from constructions.filter_bank.paper import Powers
 from iha_theory.attention import InterleavedHeadAttention
 from iha_theory.attention.interleaved import Causality
+from iha_theory.rounding import require_one_of
 
 Row = Literal["first", "last"]
 """Which pseudo-query IHA reads."""
@@ -63,8 +65,9 @@ def bank(layer: str, power: Powers, terms: int, width: int, causality: Causality
         causality: "token" or "virtual".
 
     Raises:
-        OverflowError, ValueError: as `constructions.filter_bank.paper.bank`; and an A that is not lower-triangular.
+        OverflowError, ValueError: as `constructions.filter_bank.layers.bank`; and an A that is not lower-triangular.
     """
+    require_one_of("layer", layer, PAPER)
     if terms > 1:
         above = np.argwhere(np.triu(_array(power(1)) != 0, 1))
         if len(above):
@@ -72,7 +75,7 @@ def bank(layer: str, power: Powers, terms: int, width: int, causality: Causality
             raise ValueError(
                 f"A[{i}, {j}] is not 0: token {i} would need token {j}, which a causal layer hides from it"
             )
-    return under_mask(polynomial.bank(layer, power, terms, width), causality, "last")
+    return under_mask(filter_bank.bank(layer, power, terms, width), causality, "last")
 
 
 def _array(m: Any) -> np.ndarray:

@@ -18,13 +18,10 @@ import torch
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.construction import Block, Construction
 from iha_theory import exact
-from iha_theory.operators.weights import Matrix, Mixing, PositionWeights, to_layer
-from iha_theory.rounding import ceil_sqrt, require_count
-
-LARGEST = 2**26
-"""Most query weights of an MHA that is built: half a GiB."""
+from iha_theory.attention.patterns import Pattern
+from iha_theory.operators.weights import Matrix, Mixing, PositionWeights
+from iha_theory.rounding import ceil_sqrt
 
 Powers = Callable[[int], Matrix]
 """i -> A^i, over any domain or as float64."""
@@ -59,52 +56,31 @@ def routing(heads: int) -> Mixing:
     return Mixing(alpha_q=own_first, alpha_k=base, alpha_v=base, collapse=own_first)
 
 
-def mha_weights(power: Powers, terms: int, width: int) -> PositionWeights:
-    """MHA with k = terms heads."""
+def mha_weights(power: Powers, terms: int, width: int, pattern: Pattern = "linear") -> PositionWeights:
+    """MHA with k = terms heads; for hard attention A picks one token in each row."""
     return PositionWeights(
         query=tuple(power(h) for h in range(terms)),
         key=(power(0),) * terms,
         value=selectors(width, 1) * terms,
-        pattern="linear",
+        pattern=pattern,
     )
 
 
-def iha_weights(power: Powers, terms: int, width: int) -> PositionWeights:
-    """IHA with ceil(sqrt k) heads and as many pseudo-heads."""
+def iha_weights(
+    power: Powers, terms: int, width: int, pattern: Pattern = "linear", factor: int | None = None
+) -> PositionWeights:
+    """IHA with ceil(sqrt k) heads and as many pseudo-heads.
+
+    factor: of the values; default H for hard attention, the number of keys that a live row ties over, otherwise 1.
+    """
     heads = ceil_sqrt(terms)
     return PositionWeights(
         query=tuple(power(m * heads) for m in range(heads)),
         key=tuple(transpose(power(m)) for m in range(heads)),
-        value=selectors(width, heads),
-        pattern="linear",
+        value=selectors(width, heads, factor or (heads if pattern == "hard" else 1)),
+        pattern=pattern,
         mixing=routing(heads),
     )
-
-
-WEIGHTS = {"mha": mha_weights, "iha": iha_weights}
-
-
-def bank(layer: str, power: Powers, terms: int, width: int) -> Construction:
-    """The bank of a matrix by "mha" or "iha", in a torch layer.
-
-    Args:
-        layer: "mha" or "iha".
-        power: i -> A^i; see `powers`.
-        terms: k, the number of blocks, at least 1; the top power is k - 1.
-        width: the content's width d, at least 1.
-
-    Raises:
-        OverflowError: A is exact and a weight is not a float64.
-        ValueError: terms or width below 1, or more than `LARGEST` query weights.
-    """
-    if layer not in WEIGHTS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(WEIGHTS)}")
-    require_count("terms", terms)
-    require_count("width", width)
-    if layer == "mha" and terms * power(0).shape[0] ** 2 > LARGEST:
-        raise ValueError(f"{terms} heads for {power(0).shape[0]} nodes are more than {LARGEST} query weights")
-    readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
-    return Construction(f"bank/{layer}", "App. B.2", to_layer(WEIGHTS[layer](power, terms, width)), readout, width)
 
 
 def transpose(m: Matrix) -> Matrix:

@@ -17,9 +17,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from iha_theory.bounds.heads import least_rank, spectrum
-from iha_theory.rounding import ceil_sqrt
-
 RIDGE = 1e-11
 """Weight of the coefficients' size in the least squares of `fit`, where products have norm 1: without it the
 coefficients, and the gradient, have no limit where products become dependent."""
@@ -87,23 +84,23 @@ def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, toler
     )
 
 
-def fit_within(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], tolerance: float) -> Products:
-    """`fit` with the fewest heads that meet the tolerance, from ceil(sqrt R) on, which is the least (docs/results.md
-    T4).
+def power_products(bank: Float[Tensor, "k N N"], heads: int) -> Products:
+    """A^{aH} A^b for A^{aH+b}, where H^2 >= k: the paper's, up to scale.
 
-    Raises:
-        ValueError: a tolerance that float64 does not meet, with H^2 >= k heads either.
+    `fit` has them among its polynomials, but its Chebyshev coordinates tell powers of a very asymmetric A badly apart.
     """
-    heads = ceil_sqrt(max(1, least_rank(spectrum(bank), tolerance)))
-    while True:
-        found = fit(a, bank, heads, tolerance)
-        if found.error <= tolerance:
-            return found
-        if heads**2 >= len(bank):
-            raise ValueError(
-                f"a relative error of {tolerance:.2g} is below rounding here: {found.error:.2g} is reached"
-            )
-        heads += 1
+    terms, tokens = bank.shape[:2]
+    outer, inner = bank.new_zeros(2, heads, tokens, tokens)
+    coefficients = bank.new_zeros(heads, heads, terms)
+    outer[: -(-terms // heads)], inner[: min(heads, terms)] = bank[::heads], bank[:heads]
+    squares = 0.0
+    for t, target in enumerate(bank):
+        a, b = divmod(t, heads)
+        product = outer[a] @ inner[b]
+        square = float(product.square().sum())
+        coefficients[a, b, t] = float((product * target).sum()) / square if square else 0.0
+        squares += float((coefficients[a, b, t] * product - target).square().sum())
+    return Products(outer, inner, coefficients, math.sqrt(squares / float(bank.square().sum())))
 
 
 def _descend(misfit: Callable[[Tensor, Tensor], Tensor], p: Tensor, q: Tensor, goal: float) -> tuple[Tensor, Tensor]:

@@ -42,6 +42,3 @@ def iha_products(
         mixing=routing(heads),
         out=F.pad(contents, (0, 0, 0, 0, 0, heads - len(keys), 0, heads - len(queries))).flatten(0, 2),
     )
-
-
-PRODUCTS = {"mha": mha_products, "iha": iha_products}

@@ -30,17 +30,12 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.construction import Block, Construction
-from constructions.filter_bank import tiled
+from constructions.construction import Construction, blocks
+from constructions.filter_bank.layers import EXACT, LAYERS, to_module
 from constructions.filter_bank.paper import powers
-from constructions.filter_bank.products import iha_products, mha_products
-from constructions.filter_bank.two_layer import factors, to_two_layers, weights
 from iha_theory import exact
 from iha_theory.bounds.exact_rank import power_rank
-from iha_theory.operators.weights import to_layer
-from iha_theory.rounding import ceil_sqrt, gamma
-
-LAYERS = ("mha", "iha", "iha-tiled", "mha-two-layer")
+from iha_theory.rounding import gamma, require_count, require_one_of
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class ReducedBank:
 
     def heads(self, layer: str) -> int:
         """The heads of a layer, which are the least."""
-        return self.rank if layer == "mha" else ceil_sqrt(self.rank)
+        return LAYERS[layer].least_heads(self.rank)
 
     def residues(self, prime: int) -> "ReducedBank":
         """A and c modulo a prime that divides none of their denominators."""
@@ -93,7 +88,7 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
     """[X, A X, ..., A^{k-1} X] by the least number of heads.
 
     Args:
-        layer: of `LAYERS`.
+        layer: of `constructions.filter_bank.layers.EXACT`.
         given: the matrix and its coefficients, over the rationals or a prime field.
         width: the content's width d, at least 1.
         rounded: round weights to the nearest float64: three factors of an addend, each by a relative 2^-53 as long as
@@ -103,10 +98,8 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
         OverflowError: a weight that float64 cannot hold (without `rounded`), or beyond its range.
         ValueError: another layer, or a width below 1.
     """
-    if layer not in LAYERS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(LAYERS)}")
-    if width < 1:
-        raise ValueError(f"the width must be at least 1, got {width}")
+    require_one_of("layer", layer, EXACT)
+    require_count("width", width)
     floats = exact.nearest_float64 if rounded else exact.to_float64
     power = powers(given.matrix)
 
@@ -116,20 +109,13 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
     heads = given.heads(layer)
     own = torch.eye(width, dtype=torch.float64)
     contents = torch.einsum("ts,ab->satb", floats(given.coefficients), own).flatten(2)
-    if layer != "mha":  # B_{aH+b} in row a, column b; 0 from r on
-        contents = F.pad(contents, (0, 0, 0, 0, 0, heads**2 - given.rank)).unflatten(0, (heads, heads))
-    readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(given.terms))
-    described = (f"reduced-bank/{layer}", "docs/results.md T2")
-    bound = gamma(3) if rounded else None
-    if layer == "mha-two-layer":
-        module = to_two_layers(*weights(*factors(block, heads), width, out=contents.flatten(0, 2)))
-        return Construction(*described, module, readout, width, bound)
     if layer == "mha":
-        queries = torch.stack([block(s) for s in range(given.rank)])
-        built = mha_products(queries, block(0)[None], contents[:, None])
-    else:
-        rows = -(-given.rank // heads)
-        queries = torch.stack([block(a * heads) for a in range(rows)])
-        keys = torch.stack([block(b).T for b in range(heads)])
-        built = (iha_products if layer == "iha" else tiled.products)(queries, keys, contents[:rows])
-    return Construction(*described, to_layer(built), readout, width, bound)
+        queries, keys, contents = [block(s) for s in range(given.rank)], [block(0)], contents[:, None]
+    else:  # B_{aH+b} in row a, column b; 0 from r on
+        rows = heads if layer == "mha-two-layer" else -(-given.rank // heads)
+        contents = F.pad(contents, (0, 0, 0, 0, 0, heads**2 - given.rank)).unflatten(0, (heads, heads))[:rows]
+        queries, keys = [block(a * heads) for a in range(rows)], [block(b).T for b in range(heads)]
+    module = to_module(LAYERS[layer].products(torch.stack(queries), torch.stack(keys), contents))
+    readout = blocks("A^{} X", given.terms, width)
+    bound = gamma(3) if rounded else None
+    return Construction(f"reduced-bank/{layer}", "docs/results.md T2", module, readout, width, bound)

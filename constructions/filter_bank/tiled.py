@@ -37,7 +37,7 @@ H. The e P - p are the P^2 consecutive integers from 1 - P on, and H <= P^2 <= 2
 P^2 <= 2 (P - 1)^2 + 2); so c[o, m] is 1 or 2. The output projection divides by it, exactly in float64.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -46,10 +46,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from constructions.construction import Block, Construction
-from constructions.filter_bank.paper import Powers, selectors, transpose
-from iha_theory.operators.weights import Mixing, PositionWeights, to_layer
-from iha_theory.rounding import ceil_sqrt, require_count
+from constructions.filter_bank.paper import Powers, iha_weights, selectors
+from iha_theory.attention.patterns import Pattern
+from iha_theory.operators.weights import Mixing, PositionWeights
+from iha_theory.rounding import ceil_sqrt
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,12 @@ def mixing(tiles: tuple[Tile, ...], heads: int, average: bool = False) -> Mixing
     return Mixing(alpha_q, alpha_k, alpha_v, collapse)
 
 
-def weights(power: Powers, terms: int, width: int) -> PositionWeights:
-    """The bank, over any domain: ceil(sqrt k) heads of linear attention, tiled."""
+def weights(power: Powers, terms: int, width: int, pattern: Pattern = "linear") -> PositionWeights:
+    """The bank, over any domain, or with hard attention the workspace: ceil(sqrt k) heads, tiled."""
     heads = ceil_sqrt(terms)
-    return PositionWeights(
-        query=tuple(power(m * heads) for m in range(heads)),
-        key=tuple(transpose(power(m)) for m in range(heads)),
-        value=selectors(width, heads),
-        pattern="linear",
-        mixing=mixing(tiling(-(-terms // heads), heads, heads), heads),
-    )
+    tiles = tiling(-(-terms // heads), heads, heads)
+    own = iha_weights(power, terms, width, pattern, factor=1)
+    return replace(own, mixing=mixing(tiles, heads, average=pattern == "hard"))
 
 
 def products(
@@ -178,14 +174,3 @@ def products(
         mixing=mixing(tiles, heads),
         out=(blocks / c[:, :, None, None]).flatten(0, 2),
     )
-
-
-def bank(power: Powers, terms: int, width: int) -> Construction:
-    """[X, A X, ..., A^{k-1} X] by IHA with H = ceil(sqrt k) heads and about sqrt(H) pseudo-heads.
-
-    Args and errors: `constructions.filter_bank.paper.bank`.
-    """
-    require_count("terms", terms)
-    require_count("width", width)
-    readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
-    return Construction("bank/iha-tiled", "docs/results.md T6", to_layer(weights(power, terms, width)), readout, width)

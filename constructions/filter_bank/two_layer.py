@@ -16,12 +16,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from constructions.construction import Block, Construction
 from constructions.filter_bank.paper import Powers, powers, selectors
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.operators.weights import Matrix, PositionWeights, to_layer
-from iha_theory.rounding import ceil_sqrt, require_count
+from iha_theory.rounding import ceil_sqrt
 
 
 def weights(
@@ -52,9 +53,17 @@ def weights(
     return first, second
 
 
-def factors(power: Powers, heads: int) -> tuple[list[Matrix], list[Matrix]]:
-    """A^{hH} and A^m, for h, m < H."""
-    return [power(h * heads) for h in range(heads)], [power(m) for m in range(heads)]
+def bank_weights(power: Powers, terms: int, width: int) -> tuple[PositionWeights, PositionWeights]:
+    """The bank, over any domain: S_h = A^{hH}, T_m = A^m."""
+    heads = ceil_sqrt(terms)
+    return weights([power(h * heads) for h in range(heads)], [power(m) for m in range(heads)], width)
+
+
+def products(
+    queries: Float[Tensor, "H N N"], keys: Float[Tensor, "H N N"], contents: Float[Tensor, "H H d D"]
+) -> tuple[PositionWeights, PositionWeights]:
+    """X -> sum_{a,b} Q_a K_b^T X B_ab: S_a = Q_a, T_b = K_b^T, and the B_ab in the output projection."""
+    return weights(list(queries), list(keys.mT), contents.shape[2], contents.flatten(0, 2))
 
 
 def to_two_layers(first: PositionWeights, second: PositionWeights) -> TwoLayerAttention:
@@ -89,15 +98,3 @@ def to_two_layers(first: PositionWeights, second: PositionWeights) -> TwoLayerAt
             else:
                 parameter.copy_(given[:, :inner] if name == "v_proj.weight" else given)
     return module
-
-
-def bank(power: Powers, terms: int, width: int) -> Construction:
-    """[X, A X, ..., A^{k-1} X] by two layers of ceil(sqrt k) heads.
-
-    Args and errors: `constructions.filter_bank.paper.bank`.
-    """
-    require_count("terms", terms)
-    require_count("width", width)
-    readout = tuple(Block(f"A^{t} X", t * width, width) for t in range(terms))
-    layer = to_two_layers(*weights(*factors(power, ceil_sqrt(terms)), width))
-    return Construction("bank/mha-two-layer", "docs/results.md T7", layer, readout, width)

@@ -15,17 +15,6 @@ import numpy as np
 from constructions.checks.result import Tier
 from constructions.construction import Construction
 from iha_theory.bounds.certificates import Certificate
-from iha_theory.capacity import Kind
-
-KINDS: dict[str, Kind] = {
-    "mha": "mha",
-    "iha": "iha",
-    "iha-tiled": "iha",
-    "iha-wide": "iha",
-    "mha-two-layer": "two-layer",
-}
-"""The layers of the tables, and which capacity bounds each (`iha_theory.capacity`)."""
-LAYERS = tuple(KINDS)
 
 
 @dataclass(frozen=True)
@@ -47,7 +36,7 @@ class HeadCount:
     """Heads that a layer needs at least, and heads that do it.
 
     Attributes:
-        layer: of `LAYERS`.
+        layer: of `constructions.filter_bank.layers.LAYERS`.
         tolerance: relative error allowed; 0 for exact.
         lower: heads needed, by theorem.
         certificate: of the rank behind `lower`; None above tolerance 0, where that is numerical.

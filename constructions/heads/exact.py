@@ -1,8 +1,8 @@
 """Heads for the filter bank of a graph, exactly (docs/results.md T2). A task as `constructions.heads.count` has it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, partial
 from math import lcm
 
 import numpy as np
@@ -10,12 +10,15 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks.operators import MANY, exact_gap, float64_gap, operations, require_blocks
+from constructions.checks.operators import MANY, exact_gap, float64_gap, operations, require_blocks, settled
 from constructions.construction import Construction
-from constructions.filter_bank import paper as polynomial
-from constructions.filter_bank import reduced, tiled, two_layer
+from constructions.filter_bank import layers as filter_bank
+from constructions.filter_bank import reduced
+from constructions.filter_bank.layers import EXACT, LAYERS
+from constructions.filter_bank.paper import powers
 from constructions.filter_bank.reduced import ReducedBank
-from constructions.heads.count import KINDS, HeadCount, Verdict
+from constructions.filter_bank.tiled import tiling
+from constructions.heads.count import HeadCount, Verdict
 from iha_theory import exact
 from iha_theory.bounds.certificates import refusal
 from iha_theory.bounds.exact_rank import ExactRank, power_rank
@@ -24,8 +27,6 @@ from iha_theory.rounding import ceil_sqrt, gamma
 from synthetic.graphs import Graph
 from synthetic.tasks.filter_bank import power_blocks
 
-EXACT_LAYERS = reduced.LAYERS
-"""Not "iha-wide": with wide heads nothing is gained where the powers are exact."""
 EXACT_NODES = MANY
 """Layers of larger graphs are measured in float64, on a few normal contents: to read the weights of all layers exactly
 would take a minute. The rank and its certificate are exact for all."""
@@ -77,82 +78,61 @@ class ExactTask:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """See `Task`."""
-        return EXACT_LAYERS
+        """See `Task`. Not "iha-wide": with wide heads nothing is gained where the powers are exact."""
+        return EXACT
 
     def count(self, layer: str) -> HeadCount:
-        """See `Task`."""
-        lower = least_heads(KINDS[layer], self.rank.rank)
-        return HeadCount(layer, 0.0, lower, self.rank.certificate, *self._measured(layer), self.refusal)
-
-    def _measured(self, layer: str) -> tuple[Construction, Verdict]:
+        """See `Task`. Over the rationals, else modulo primes; large graphs and many primes in float64."""
+        lower = least_heads(LAYERS[layer].kind, self.rank.rank)
         nodes = len(self.graph.nodes)
+        found = None
         if nodes <= EXACT_NODES:
-            try:
-                construction = self._build(layer, self.bank)
-                error = exact_gap(construction, self.blocks)
-                return construction, Verdict("exact", error, 0.0)
-            except OverflowError:
-                primes = list(exact.primes_beyond(self._largest_difference()))
-            if nodes * len(primes) <= PRIME_NODES:
-                return self._modulo_primes(layer, primes)
-        construction = self._rounded(layer)
-        return construction, self._in_float64(layer, construction)
+            found = settled(partial(self._at, layer), self._primes, PRIME_NODES // nodes)
+        if found is not None:
+            construction, verdict = found[0], Verdict("exact", found[1], 0.0)
+        else:
+            construction = self._build(layer, rounded=True)
+            verdict = self._in_float64(layer, construction)
+        return HeadCount(layer, 0.0, lower, self.rank.certificate, construction, verdict, self.refusal)
 
     def writable(self, layer: str) -> Construction:
         """See `Task`."""
         try:
-            return self._build(layer, self.bank)
+            return self._build(layer)
         except OverflowError:
-            return self._rounded(layer)
+            return self._build(layer, rounded=True)
 
     def judge(self, layer: str, construction: Construction) -> Verdict:
         """See `Task`. Exactly, unless the graph is large or float64 cannot hold the weights of such a layer."""
         require_blocks(construction, self.terms)
         if len(self.graph.nodes) <= EXACT_NODES:
             error = exact_gap(construction, self.blocks)
-            if error == 0 or self._representable(layer):
+            if error == 0 or self.writable(layer).error_bound is None:
                 return Verdict("exact", error, 0.0)
         return self._in_float64(layer, construction)
 
-    def _representable(self, layer: str) -> bool:
-        try:
-            self._build(layer, self.bank)
-        except OverflowError:
-            return False
-        return True
-
-    def _build(self, layer: str, bank: ReducedBank, rounded: bool = False) -> Construction:
+    def _build(self, layer: str, bank: ReducedBank | None = None, *, rounded: bool = False) -> Construction:
         """The least heads; an output projection only where the powers are dependent, or where it saves maps."""
+        bank = self.bank if bank is None else bank
         heads = ceil_sqrt(self.terms)
         sizes = (-(-self.terms // heads), heads, heads)
-        sides = [max(tile.side for tile in tiled.tiling(*sizes, projected=p)) for p in (False, True)]
+        sides = [max(tile.side for tile in tiling(*sizes, projected=p)) for p in (False, True)]
         if bank.rank < self.terms or (layer == "iha-tiled" and sides[1] < sides[0]):
             return reduced.bank(layer, bank, self.width, rounded=rounded)
-        power = self._rounded_power if rounded else polynomial.powers(bank.matrix)
-        if layer == "iha-tiled":
-            return tiled.bank(power, self.terms, self.width)
-        if layer == "mha-two-layer":
-            return two_layer.bank(power, self.terms, self.width)
-        return polynomial.bank(layer, power, self.terms, self.width)
+        if rounded:
+            made = filter_bank.bank(layer, self._rounded_power, self.terms, self.width)
+            return replace(made, error_bound=gamma(3))
+        return filter_bank.bank(layer, powers(bank.matrix), self.terms, self.width)
 
-    def _rounded(self, layer: str) -> Construction:
-        return self._build(layer, self.bank, rounded=True)
+    def _at(self, layer: str, prime: int | None) -> tuple[Construction, list[DomainMatrix]]:
+        """The layer and its blocks, modulo a prime if one is given: both are polynomial in A and c."""
+        if prime is None:
+            return self._build(layer), self.blocks
+        bank = self.bank.residues(prime)
+        return self._build(layer, bank), list(power_blocks(bank.matrix, self.terms))
 
-    def _modulo_primes(self, layer: str, primes: Sequence[int]) -> tuple[Construction, Verdict]:
-        """The layer with residues as weights; the error is the number of wrong entries.
-
-        The construction is polynomial in A and c, so it can be made and read modulo any prime.
-        """
-        constructions, wrong = [], 0.0
-        for prime in primes:
-            bank = self.bank.residues(prime)
-            constructions.append(self._build(layer, bank))
-            wrong += exact_gap(constructions[-1], list(power_blocks(bank.matrix, self.terms)), bank.matrix.domain)
-        return constructions[0], Verdict("exact", wrong, 0.0)
-
-    def _largest_difference(self) -> int:
-        """What a product of primes has to exceed, for 0 modulo all of them to be 0.
+    def _primes(self) -> list[int]:
+        """So many that what is 0 modulo all of them is 0.
 
         Let q be the common denominator of A's entries and g of c's. The construction has coefficients in the halves of
         integers, so 2 g q^t times the entries of sum_s c[t,s] A^s - A^t are integers, of sizes below
@@ -162,7 +142,8 @@ class ExactTask:
         q, g = (lcm(*(int(x.denominator) for row in rows for x in row)) for rows in (a, c))
         norm = max(QQ(1), *(sum(row, QQ(0)) for row in a))
         sizes = [norm**t + sum((x * norm**s for s, x in enumerate(row)), QQ(0)) for t, row in enumerate(c)]
-        return 2 * g * q**self.terms * max(int(x.numerator) // int(x.denominator) + 1 for x in sizes)
+        largest = max(int(x.numerator) // int(x.denominator) + 1 for x in sizes)
+        return list(exact.primes_beyond(2 * g * q**self.terms * largest))
 
     def _in_float64(self, layer: str, construction: Construction) -> Verdict:
         """Entry by entry against the exact powers, rounded.
@@ -188,5 +169,5 @@ class ExactTask:
     @cached_property
     def _rounded_power(self) -> Callable[[int], torch.Tensor]:
         """i -> A^i, exact and then rounded; each once."""
-        power = polynomial.powers(self.a)
+        power = powers(self.a)
         return cache(lambda i: exact.nearest_float64(power(i)))  # type: ignore[arg-type]

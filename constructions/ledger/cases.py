@@ -11,7 +11,6 @@ from torch import Tensor
 
 from constructions.checks.operators import exact_gap
 from constructions.filter_bank import reduced
-from constructions.targets.state_space import minimal_polynomial
 from iha_theory import exact
 from synthetic.graphs import builtin
 from synthetic.tasks.count_pairs import all_sequences
@@ -39,8 +38,8 @@ def shown(a: DomainMatrix) -> str:
 
 @cache
 def degree(graph: str) -> int:
-    """The degree of A's minimal polynomial, by elimination over the rationals."""
-    return len(minimal_polynomial(matrix(graph))) - 1
+    """The degree of A's minimal polynomial, by flint."""
+    return len(exact.minimal_polynomial(matrix(graph))) - 1
 
 
 def made(a: DomainMatrix, terms: int, width: int, layers: Iterable[str] = LAYERS) -> tuple[dict[str, int], float]:

@@ -14,7 +14,8 @@ from constructions.checks.mutants import Subject, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap, float64_gap, operations, settled
 from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import Construction
-from constructions.filter_bank.paper import WEIGHTS, Powers, bank, powers
+from constructions.filter_bank.layers import PAPER, bank
+from constructions.filter_bank.paper import Powers, powers
 from iha_theory import exact
 from iha_theory.rounding import gamma
 from synthetic.graphs import Graph, builtin
@@ -106,7 +107,7 @@ def _operations(construction: Construction, terms: int) -> int:
 def graph_checks(graph: Graph, terms: int, exact_only: bool) -> Iterator[CheckResult]:
     """MHA and IHA on one graph, at both tiers; only exactly where float64 does not reach (see `out_of_range`)."""
     reason = None if exact_only else out_of_range(graph, terms)
-    for layer in WEIGHTS:
+    for layer in PAPER:
         result = bank_exact(layer, graph, terms)
         yield result if reason is None else replace(result, compared=f"{result.compared}; only exactly, as {reason}")
         if not exact_only and reason is None:
@@ -140,7 +141,7 @@ def _result(
 def subjects() -> list[Subject]:
     """The bank's checks, to be tested by mutants: directed, undirected and weighted, MHA and IHA, at each tier."""
     cases = (("karate", 9), ("cycle:16", 16), ("random:12", 9))
-    return [s for name, terms in cases for layer in WEIGHTS for s in _subjects(name, terms, layer)]
+    return [s for name, terms in cases for layer in PAPER for s in _subjects(name, terms, layer)]
 
 
 def _subjects(name: str, terms: int, layer: str) -> list[Subject]:

@@ -17,8 +17,9 @@ from constructions.checks.operators import exact_gap, float64_gap, operations
 from constructions.checks.oracles.workspace import slots
 from constructions.checks.result import CheckResult, Tier, least_root
 from constructions.construction import Construction
-from constructions.cpm3.tiled import workspace as tiled_workspace
-from constructions.filter_bank import reduced, tiled, two_layer
+from constructions.cpm3.workspace import workspace as shifts
+from constructions.filter_bank import reduced, tiled
+from constructions.filter_bank.layers import bank
 from constructions.filter_bank.paper import Powers, powers
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.suite.bank import LARGEST_PRIME, WIDTH
@@ -49,7 +50,7 @@ def build(name: str, power: Powers, terms: int) -> Construction:
     if name == "projected-bank":
         a: Any = power(1)
         return reduced.bank("iha-tiled", ReducedBank(a, exact.identity(terms, a.domain)), WIDTH)
-    return {"tiled-bank": tiled.bank, "two-layer-bank": two_layer.bank}[name](power, terms, WIDTH)
+    return bank({"tiled-bank": "iha-tiled", "two-layer-bank": "mha-two-layer"}[name], power, terms, WIDTH)
 
 
 def addends(name: str, terms: int) -> np.ndarray:
@@ -79,7 +80,7 @@ def every_matrix(name: str, terms: int) -> CheckResult:
 
 def workspace(tokens: int) -> CheckResult:
     """The workspace of N tokens, over the rationals."""
-    construction = tiled_workspace(tokens)
+    construction = shifts("iha-tiled", tokens)
     error = exact_gap(construction, slots(tokens))
     setting = {"n_max": tokens, "terms": tokens}
     compared = "operators over the rationals"
@@ -235,7 +236,7 @@ def _workspace(tokens: int) -> Subject:
     blocks = slots(tokens)
     return Subject(
         f"tiled-workspace/N={tokens}/iha/exact",
-        build=lambda: tiled_workspace(tokens),
+        build=lambda: shifts("iha-tiled", tokens),
         error=lambda construction: (exact_gap(construction, blocks), 0.0),
         outputs=lambda construction: construction(x).detach(),
         layer=lambda construction: construction.layer,

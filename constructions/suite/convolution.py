@@ -18,7 +18,7 @@ from constructions.checks.operators import exact_operator_gap, float64_operator_
 from constructions.checks.oracles.convolution import conv2d, exact_target, operator_array, responses
 from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import Construction
-from constructions.filter_bank.products import PRODUCTS
+from constructions.filter_bank.layers import PAPER
 from constructions.targets.convolution import PADDINGS, Padding, convolution
 from iha_theory import exact
 from iha_theory.rounding import gamma
@@ -81,7 +81,7 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
             setting = {"kernel": size, "grid": list(GRID), "padding": padding, "channels": [shape[1], shape[0]]}
             if tier == "exact":
                 setting["failure_probability"] = 1 / exact.LARGEST_INTEGER
-            for layer in PRODUCTS:
+            for layer in PAPER:
                 construction = convolution(layer, kernel, GRID, padding)
                 if tier == "exact":
                     error, bound = exact_measure(construction, target)
@@ -103,7 +103,7 @@ def checks(size: int, exact_only: bool = False) -> Iterator[CheckResult]:
 
 def subjects() -> list[Subject]:
     """The checks to be tested by mutants, on a small grid that is not square."""
-    return [subject for padding in PADDINGS for layer in PRODUCTS for subject in _subjects(layer, padding)]
+    return [subject for padding in PADDINGS for layer in PAPER for subject in _subjects(layer, padding)]
 
 
 def _subjects(layer: str, padding: Padding) -> list[Subject]:

@@ -10,7 +10,8 @@ from constructions.checks.operators import exact_gap
 from constructions.checks.oracles.workspace import slots
 from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.construction import Construction, count
-from constructions.cpm3.workspace import WEIGHTS, CountPairsNetwork, network, workspace
+from constructions.cpm3.workspace import CountPairsNetwork, network, workspace
+from constructions.filter_bank.layers import PAPER
 from iha_theory import exact
 from iha_theory.attention.base import AttentionLayer
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
@@ -105,7 +106,7 @@ def _sequences(modulus: int, tokens: int, seed: int) -> np.ndarray:
 
 def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResult]:
     """Workspace and counts for one N_max, by both layers."""
-    for layer in WEIGHTS:
+    for layer in PAPER:
         construction = workspace(layer, tokens)
         yield workspace_exact(layer, construction)
         for modulus in dict.fromkeys(m for m, _ in tasks):
@@ -115,7 +116,7 @@ def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResul
 def subjects() -> list[Subject]:
     """The checks of CPM-3, to be tested by mutants."""
     cases = ((5, 3, 8), (9, 5, 11))
-    return [s for case in cases for layer in WEIGHTS for s in _subjects(*case, layer)]
+    return [s for case in cases for layer in PAPER for s in _subjects(*case, layer)]
 
 
 def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[Subject]:

@@ -13,7 +13,8 @@ from torch import Tensor
 from constructions.checks.mutants import Subject
 from constructions.checks.operators import exact_gap
 from constructions.checks.result import CheckResult, heads_by_claim
-from constructions.filter_bank.paper import WEIGHTS, bank, powers, transpose
+from constructions.filter_bank.layers import LAYERS, PAPER, bank
+from constructions.filter_bank.paper import powers, transpose
 from constructions.suite.bank import CLAIMS, LARGEST_PRIME, WIDTH
 from iha_theory import exact
 from iha_theory.operators.exact import columns
@@ -44,7 +45,7 @@ def symbolic_error(weights: PositionWeights, blocks: list[DomainMatrix]) -> floa
 def bank_symbolic(layer: str, size: int, terms: int) -> CheckResult:
     """The bank of every N x N matrix at once: weights and operator as polynomials in the entries of A."""
     a = symbolic_matrix(size)
-    weights = WEIGHTS[layer](powers(a), terms, WIDTH)
+    weights = LAYERS[layer].weights(powers(a), terms, WIDTH)
     error = symbolic_error(weights, list(power_blocks(a, terms)))
     heads = weights.num_heads
     layer_of_ones = bank(layer, powers(torch.ones(size, size, dtype=torch.float64)), terms, WIDTH)
@@ -96,7 +97,7 @@ def bank_random(layer: str, size: int, terms: int, seed: int = 0) -> CheckResult
 
 def checks() -> Iterator[CheckResult]:
     """For all A at once."""
-    for layer in WEIGHTS:
+    for layer in PAPER:
         for size in (2, 3):
             for terms in (4, 5, 9):
                 yield bank_symbolic(layer, size, terms)
@@ -105,13 +106,13 @@ def checks() -> Iterator[CheckResult]:
 
 def large_checks() -> Iterator[CheckResult]:
     """N = 128, k = 64: 8 IHA heads against 64 MHA heads."""
-    for layer in WEIGHTS:
+    for layer in PAPER:
         yield bank_random(layer, 128, 64)
 
 
 def subjects() -> list[Subject]:
     """The check for all A at once, to be tested by mutants."""
-    return [_symbolic_subject(layer) for layer in WEIGHTS]
+    return [_symbolic_subject(layer) for layer in PAPER]
 
 
 def _symbolic_subject(layer: str, size: int = 2, terms: int = 5) -> Subject:
@@ -143,11 +144,11 @@ def _symbolic_subject(layer: str, size: int = 2, terms: int = 5) -> Subject:
         return DomainMatrix(rows, m.shape, a.domain).to_dense()
 
     def wrong_power(weights: PositionWeights) -> PositionWeights:
-        return WEIGHTS[layer](lambda i: power(i + 1) if i else power(i), terms, WIDTH)
+        return LAYERS[layer].weights(lambda i: power(i + 1) if i else power(i), terms, WIDTH)
 
     return Subject(
         f"bank-every-matrix/N={size}/k={terms}/{layer}/exact",
-        build=lambda: WEIGHTS[layer](powers(a), terms, WIDTH),
+        build=lambda: LAYERS[layer].weights(powers(a), terms, WIDTH),
         copy=lambda weights: weights,
         error=lambda weights: (symbolic_error(weights, blocks), 0.0),
         outputs=outputs,

@@ -19,11 +19,12 @@ from constructions.checks.oracles.powers import unit_powers
 from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import Construction
 from constructions.filter_bank import approximate, reduced
+from constructions.filter_bank.approximate import UnitPowers
+from constructions.filter_bank.layers import EXACT, LAYERS
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.suite.bank import WIDTH, largest_difference
 from iha_theory import exact
 from iha_theory.bounds.heads import least_heads, least_rank, spectrum
-from iha_theory.capacity import Kind
 from iha_theory.rounding import gamma
 from synthetic.graphs import builtin, normalise
 from synthetic.tasks.filter_bank import power_blocks, power_blocks_float
@@ -41,7 +42,6 @@ GRAPH, GRAPH_TERMS = "karate", 16
 """For the tolerances: symmetric-normalised."""
 
 LABELS = {"mha": "reduced", "iha": "reduced", "iha-tiled": "reduced-tiled", "mha-two-layer": "reduced-two-layer"}
-KINDS: dict[str, Kind] = {"mha": "mha", "iha": "iha", "iha-tiled": "iha", "mha-two-layer": "two-layer"}
 CLAIMS = {
     "mha": "MHA with as many heads as there are independent powers represents the filter bank",
     "iha": "IHA with ceil(sqrt r) heads represents the filter bank of r independent powers",
@@ -108,9 +108,9 @@ def checks(graph: str, normalisation: str, terms: int, exact_only: bool = False)
     a = matrix(graph, normalisation)
     given, independent = reduced.reduce(a, terms), independent_powers(a, terms)
     name = graph if normalisation == "none" else f"{graph} ({normalisation})"
-    for layer in reduced.LAYERS:
+    for layer in EXACT:
         setting = {"graph": name, "nodes": given.matrix.shape[0], "terms": terms, "independent_powers": given.rank}
-        setting["lower_bound_heads"] = least_heads(KINDS[layer], given.rank)
+        setting["lower_bound_heads"] = least_heads(LAYERS[layer].kind, given.rank)
         label = f"{LABELS[layer]}/{name}/k={terms}"
         construction, error, compared = exact_measure(layer, given)
         common = {"claim": CLAIMS[layer], "setting": setting, "claimed_heads": heads_by_claim(layer, independent)}
@@ -135,7 +135,7 @@ def tolerance_checks() -> Iterator[CheckResult]:
     for tolerance in TOLERANCES:
         rank = least_rank(values, tolerance)
         for layer in WITHIN:
-            construction = approximate.within(layer, a, len(bank), tolerance)
+            construction = UnitPowers(a, len(bank)).within(layer, tolerance)
             error = frobenius_error(construction, bank)
             setting = {
                 "graph": f"{GRAPH} (symmetric)",
@@ -143,7 +143,7 @@ def tolerance_checks() -> Iterator[CheckResult]:
                 "terms": len(bank),
                 "tolerance": tolerance,
                 "floor": approximate.floor(values, rank),
-                "lower_bound_heads": least_heads(KINDS[layer], rank),
+                "lower_bound_heads": least_heads(LAYERS[layer].kind, rank),
             }
             yield _result(
                 f"within/{GRAPH}/{tolerance:g}",
@@ -169,13 +169,13 @@ def _result(
     label: str, layer: str, construction: Construction, tier: Tier, *, setting: dict[str, Any], **fields: Any
 ) -> CheckResult:
     costs = {"attention_maps": construction.layer.attention_maps, "width": construction.width}
-    kind = "iha" if KINDS[layer] == "iha" else "mha"
+    kind = "iha" if LAYERS[layer].kind == "iha" else "mha"
     return CheckResult.of(construction, label, kind, tier, setting=setting | costs, **fields)
 
 
 def subjects() -> list[Subject]:
     """The checks to be tested by mutants: a bank with rational coefficients by each layer, and a tolerance."""
-    return [s for layer in reduced.LAYERS for s in _reduced(layer)] + [_within(layer) for layer in WITHIN]
+    return [s for layer in EXACT for s in _reduced(layer)] + [_within(layer) for layer in WITHIN]
 
 
 def _layer(name: str) -> Callable[[Any], Any]:
@@ -235,12 +235,12 @@ def _within(layer: str) -> Subject:
     x = torch.from_numpy(np.random.default_rng(1).standard_normal((2, len(a), 1)))
     return Subject(
         f"within/{GRAPH}/{tolerance:g}/{layer}/float64",
-        build=lambda: approximate.within(layer, a, len(bank), tolerance),
+        build=lambda: UnitPowers(a, len(bank)).within(layer, tolerance),
         error=lambda construction: (frobenius_error(construction, bank), tolerance),
         outputs=lambda construction: construction(x).detach(),
         layer=lambda construction: construction.layer,
         extra={
-            "the powers of another matrix": lambda _: approximate.within(layer, a.tril(), len(bank), tolerance),
+            "the powers of another matrix": lambda _: UnitPowers(a.tril(), len(bank)).within(layer, tolerance),
             "one head less": lambda c: approximate.truncated_mha(bank, c.heads - 1),
             "two readout blocks swapped": swap_blocks,
             "a readout block shifted by one": shift_block,

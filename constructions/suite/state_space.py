@@ -19,7 +19,7 @@ from constructions.checks.oracles.filters import exact_target
 from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.checks.state_space import fir_measure, float64_measure
 from constructions.construction import Construction
-from constructions.filter_bank.products import PRODUCTS
+from constructions.filter_bank.layers import PAPER
 from constructions.suite.convolution import READOUT_DAMAGES, rolled
 from constructions.targets.state_space import RationalFilter, fir, rational_filter, transfer
 from iha_theory import exact
@@ -81,7 +81,7 @@ def fir_checks(terms: int, exact_only: bool = False) -> Iterator[CheckResult]:
     for tier, taps in kernels.items():
         matrices = [exact.matrix(tap, QQ) for tap in taps]
         certificate = certified(responses(matrices))
-        for layer in PRODUCTS:
+        for layer in PAPER:
             construction = fir(layer, taps, TOKENS)
             if tier == "exact":
                 error, bound = exact_operator_gap(construction, exact_target(matrices, TOKENS)), 0.0
@@ -122,7 +122,7 @@ def _exact(name: str, claims: dict[str, str], terms: int, model: StateSpace, tok
     if domain != QQ:
         setting["failure_probability"] = (tokens + 1) / PRIME
         compared = "operators with the impulse response, modulo a prime, for a random model"
-    for layer in PRODUCTS:
+    for layer in PAPER:
         construction = rational_filter(layer, given, tokens)
         error = exact_operator_gap(construction, target, domain)
         yield CheckResult.of(
@@ -148,7 +148,7 @@ def _float64(
     if probes is not None:
         setting |= {"probes": probes, "failure_probability": tokens * WIDTH * 10.0**-probes}
         compared = f"{probes} outputs with the recursion, one with scipy.signal.dlsim"
-    for layer in PRODUCTS:
+    for layer in PAPER:
         construction = rational_filter(layer, given, tokens, rounded=True)
         error, bound = float64_measure(construction, layer, model, tokens, probes)
         yield CheckResult.of(
@@ -167,9 +167,9 @@ def _float64(
 
 def subjects() -> list[Subject]:
     """The checks to be tested by mutants, on small models."""
-    return [
-        subject for layer in PRODUCTS for feedthrough in (False, True) for subject in _models(layer, feedthrough)
-    ] + [subject for layer in PRODUCTS for subject in _filters(layer)]
+    return [subject for layer in PAPER for feedthrough in (False, True) for subject in _models(layer, feedthrough)] + [
+        subject for layer in PAPER for subject in _filters(layer)
+    ]
 
 
 def _models(layer: str, feedthrough: bool) -> list[Subject]:

@@ -28,9 +28,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from constructions.construction import Block, Construction
-from constructions.filter_bank.products import PRODUCTS
-from iha_theory.operators.weights import to_layer
+from constructions.construction import Construction, blocks
+from constructions.filter_bank.layers import LAYERS, PAPER, to_module
+from iha_theory.rounding import require_one_of
 
 Padding = Literal["circular", "zero"]
 PADDINGS = get_args(Padding)
@@ -60,10 +60,8 @@ def convolution(
     Raises:
         ValueError: an even or non-square kernel, another dtype, a grid without tokens, or another layer or padding.
     """
-    if layer not in PRODUCTS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(PRODUCTS)}")
-    if padding not in PADDINGS:
-        raise ValueError(f"unknown padding {padding!r}: accepted are {', '.join(PADDINGS)}")
+    require_one_of("layer", layer, PAPER)
+    require_one_of("padding", padding, PADDINGS)
     if kernel.dtype != torch.float64:
         raise ValueError(f"the kernel must be float64, got {kernel.dtype}")
     outputs, width, size, other = kernel.shape
@@ -75,6 +73,6 @@ def convolution(
     row_shifts, column_shifts = shifts(rows, size, padding), shifts(columns, size, padding)
     queries = torch.stack([torch.kron(s, torch.eye(columns, dtype=torch.float64)) for s in row_shifts])
     keys = torch.stack([torch.kron(torch.eye(rows, dtype=torch.float64), t).T for t in column_shifts])
-    weights = PRODUCTS[layer](queries, keys, kernel.permute(2, 3, 1, 0))
-    readout = tuple(Block(f"channel {o}", o, 1) for o in range(outputs))
-    return Construction(f"convolution/{layer}", "docs/results.md T12", to_layer(weights), readout, width)
+    module = to_module(LAYERS[layer].products(queries, keys, kernel.permute(2, 3, 1, 0)))
+    readout = blocks("channel {}", outputs)
+    return Construction(f"convolution/{layer}", "docs/results.md T12", module, readout, width)

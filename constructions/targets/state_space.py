@@ -46,12 +46,11 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from constructions.construction import Block, Construction
-from constructions.filter_bank.products import PRODUCTS
+from constructions.construction import Construction, blocks
+from constructions.filter_bank.layers import LAYERS, PAPER, to_module
 from iha_theory import exact
 from iha_theory.exact import Domain
-from iha_theory.operators.weights import to_layer
-from iha_theory.rounding import ceil_sqrt, gamma
+from iha_theory.rounding import ceil_sqrt, gamma, require_count, require_one_of
 from synthetic.systems import StateSpace
 
 
@@ -97,22 +96,9 @@ class RationalFilter:
         return reduced.extract(range(len(pivots)), range(len(flat))), [self.numerators[t] for t in pivots]
 
 
-def minimal_polynomial(a: DomainMatrix) -> list[Any]:
-    """(1, c_1, ..., c_m): x^m + c_1 x^{m-1} + ... + c_m is the monic polynomial of least degree that is 0 at A."""
-    size = a.shape[0]
-    power, flat = exact.identity(size, a.domain), []
-    for _ in range(size + 1):
-        flat.append(power.to_list_flat())
-        power = power * a
-    reduced, pivots = DomainMatrix(flat, (size + 1, size * size), a.domain).transpose().rref()
-    degree = len(pivots)  # the pivots are 0, ..., m - 1: after the first dependent power all are dependent
-    rows = reduced.to_list()
-    return [a.domain.one, *(-rows[degree - s][degree] for s in range(1, degree + 1))]
-
-
 def transfer(model: StateSpace) -> RationalFilter:
     """The model as a rational filter: chi~ and the N_t of the module docstring."""
-    c = minimal_polynomial(model.a)
+    c = exact.minimal_polynomial(model.a)
     taps, state = [], model.b
     for _ in range(len(c) - 1):
         taps.append(model.c * state)
@@ -157,10 +143,8 @@ def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: 
         OverflowError: a weight that float64 cannot hold (without `rounded`), or beyond its range.
         ValueError: tokens below 1, or another layer.
     """
-    if layer not in PRODUCTS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(PRODUCTS)}")
-    if tokens < 1:
-        raise ValueError(f"tokens must be at least 1, got {tokens}")
+    require_one_of("layer", layer, PAPER)
+    require_count("tokens", tokens)
     floats = exact.nearest_float64 if rounded else exact.to_float64
     series = DomainMatrix([given.series(tokens)], (1, tokens), given.domain)
     inverse = toeplitz(floats(series)[0], tokens)
@@ -170,17 +154,17 @@ def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: 
         unit = torch.eye(heads * heads, dtype=torch.float64)
         queries = torch.stack([toeplitz(unit[a * heads], tokens) for a in range(heads)])
         keys = torch.stack([(toeplitz(unit[b], tokens) @ inverse).T for b in range(heads)])
-        blocks = torch.stack([floats(n).T for n in given.numerators])
-        contents = F.pad(blocks, (0, 0, 0, 0, 0, heads * heads - len(blocks))).unflatten(0, (heads, heads))
+        taps = torch.stack([floats(n).T for n in given.numerators])
+        contents = F.pad(taps, (0, 0, 0, 0, 0, heads * heads - len(taps))).unflatten(0, (heads, heads))
     else:
         queries = torch.stack([toeplitz(row, tokens) for row in floats(combination)])
         keys = inverse.T[None]
         contents = torch.stack([floats(n).T for n in numerators])[:, None]
     outputs, width = given.numerators[0].shape
-    readout = tuple(Block(f"output {o}", o, 1) for o in range(outputs))
-    weights = PRODUCTS[layer](queries, keys, contents)
+    readout = blocks("output {}", outputs)
+    module = to_module(LAYERS[layer].products(queries, keys, contents))
     bound = gamma(3) if rounded else None
-    return Construction(f"state-space/{layer}", "docs/results.md T13", to_layer(weights), readout, width, bound)
+    return Construction(f"state-space/{layer}", "docs/results.md T13", module, readout, width, bound)
 
 
 def tiled(layer: str, given: RationalFilter) -> bool:

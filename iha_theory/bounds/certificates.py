@@ -85,11 +85,6 @@ def verify(certificate: Certificate, a: Matrix, terms: int) -> bool:
     return refusal(certificate, a, terms) is None
 
 
-def verify_bank(certificate: Certificate, maps: Sequence[Matrix]) -> bool:
-    """Whether the certificate proves dim span of these matrices >= its rank. See `bank_refusal`."""
-    return bank_refusal(certificate, maps) is None
-
-
 def refusal(certificate: Certificate, a: Matrix, terms: int) -> str | None:
     """Why the certificate proves nothing about I, A, ..., A^{k-1}; None if it proves its claim.
 

@@ -14,7 +14,7 @@ Both counts depend on the kernels of polynomials of A, which `eigenvalues` gives
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -22,9 +22,6 @@ from torch import Tensor
 
 from iha_theory.bounds.heads import spectrum
 from iha_theory.rounding import require_count
-
-if TYPE_CHECKING:  # sympy takes a second to import, and the floor, all that training needs, does without
-    import sympy.polys.matrices
 
 
 def identity_free_spectrum(bank: Any) -> Float[Tensor, " k"]:
@@ -92,7 +89,7 @@ def eigenvalues(a: Any) -> tuple[Eigenvalues, ...]:
     Raises:
         ValueError: a matrix that is not square, or an entry that is not a finite number.
     """
-    from sympy import QQ, Poly, Symbol
+    from sympy import QQ, Poly, Symbol  # takes a second, and the floor, all that training needs, does without
     from sympy.polys.matrices import DomainMatrix
 
     from iha_theory import exact
@@ -104,7 +101,7 @@ def eigenvalues(a: Any) -> tuple[Eigenvalues, ...]:
     x = Symbol("x")
     found = []
     for factor, _ in Poly(m.charpoly(), x, domain=QQ).factor_list()[1]:
-        step, degree = _evaluate([QQ.convert(c) for c in factor.all_coeffs()], m), int(factor.degree())
+        step, degree = m.eval_poly([QQ.convert(c) for c in factor.all_coeffs()]), int(factor.degree())
         kernels, power = [0], exact.identity(size, QQ)
         while len(kernels) < 2 or kernels[-1] > kernels[-2]:
             power = power * step
@@ -174,17 +171,6 @@ def limit_heads(a: Any, terms: int, width: int) -> int:
 
 def _rows(a: Any) -> range:
     return range(a.shape[0] if hasattr(a, "shape") else len(a))
-
-
-def _evaluate(
-    coefficients: Sequence[Any], m: "sympy.polys.matrices.DomainMatrix"
-) -> "sympy.polys.matrices.DomainMatrix":
-    """p(A) by Horner's rule, the leading coefficient first."""
-    one = type(m).eye(m.shape, m.domain).to_dense()
-    total = one * coefficients[0]
-    for c in coefficients[1:]:
-        total = total * m + one * c
-    return total
 
 
 def _square(bank: Any) -> Tensor:

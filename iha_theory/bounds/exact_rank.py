@@ -26,6 +26,7 @@ from sympy.polys.matrices import DomainMatrix
 
 from iha_theory import exact
 from iha_theory.bounds.certificates import Certificate
+from iha_theory.rounding import require_count
 
 PRIME = 2**19 - 1
 """The first prime that is tried."""
@@ -70,8 +71,7 @@ def power_rank(a: Any, terms: int) -> ExactRank:
     size, columns = m.shape
     if size != columns or size > MAX_SIZE:
         raise ValueError(f"expected a square matrix of at most {MAX_SIZE} rows, got {size} x {columns}")
-    if isinstance(terms, bool) or not isinstance(terms, int) or terms < 1:
-        raise ValueError(f"terms must be an integer of at least 1, got {terms!r}")
+    require_count("terms", terms)
     most = min(terms, size)
     for prime in _primes(m):
         found = _independent(_power_entries(_residues(m, prime), most, prime), most, prime)
@@ -86,14 +86,6 @@ def power_rank(a: Any, terms: int) -> ExactRank:
         if relations is not None:
             return ExactRank(rank, terms, certificate, {rank: relations[0]})
     raise AssertionError("there are infinitely many primes")
-
-
-def minimal_polynomial_degree(a: Any) -> int:
-    """The degree of the minimal polynomial of A, (N, N): the least r with A^r in span{I, ..., A^{r-1}}.
-
-    Arguments and errors as `power_rank`.
-    """
-    return power_rank(a, len(a) if not isinstance(a, DomainMatrix) else a.shape[0]).rank
 
 
 def bank_rank(maps: Sequence[Any]) -> ExactRank:

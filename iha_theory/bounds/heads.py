@@ -9,17 +9,15 @@ The bank itself has the realignment sum_t vec(T_t) vec(B_t)^T with B_t = e_t^T x
 B_t are orthogonal and of norm sqrt d, so the realignment has the rank of the matrix [vec T_0, ..., vec T_{k-1}], and
 sqrt d times its singular values. Hence rank and relative errors do not depend on the content's width d.
 
-- `least_heads`, `least_attention_maps`: from a rank (T2). The rank of powers or of any bank, exactly and with a
-  certificate: `iha_theory.bounds.exact_rank`; of a float matrix, by a tolerance: `numerical_rank`.
+- `least_heads`: from a rank (T2). The rank of powers or of any bank, exactly and with a certificate:
+  `iha_theory.bounds.exact_rank`.
 - `spectrum`, `error_floor`, `least_rank`: the best error at a capacity, and the least capacity for an error (T3, T4).
 - `unstructured_heads`: why the square root needs structure (T5).
 
 The page docs/bounds.md puts the statements and proofs in one place. Source: docs/results.md T1 to T5.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,9 +28,6 @@ from torch import Tensor
 from iha_theory.capacity import Kind, capacity_bound
 from iha_theory.operators.numerical import EPS, singular_values
 from iha_theory.rounding import require_count
-
-DEFAULT_TOLERANCE = 1e-12
-"""`numerical_rank` counts singular values above this fraction of the largest."""
 
 
 def least_heads(kind: Kind, rank: int, pseudo_heads: int | None = None, collapse: str = "global") -> int:
@@ -52,6 +47,9 @@ def least_heads(kind: Kind, rank: int, pseudo_heads: int | None = None, collapse
     others, so that r MHA heads, or ceil(sqrt r) in IHA or in each of two layers, make the first r blocks (App. B.2) and
     an output projection the rest (`constructions.filter_bank.reduced`). For any bank, MHA needs no more than r heads;
     nor does IHA need more than ceil(sqrt r) if its queries and keys may have width H N (`error_floor`).
+
+    Heads are saved, maps never: a layer's operators are in the span of its attention maps, H in MHA and H P^2 in IHA
+    (T1), so one layer of either forms at least r of them.
 
     Args:
         kind: the layer.
@@ -76,52 +74,6 @@ def _capacity(kind: Kind, heads: int, pseudo_heads: int | None, collapse: str) -
     if kind != "iha":
         return capacity_bound(kind, heads, pseudo_heads)
     return capacity_bound(kind, heads, heads if pseudo_heads is None else pseudo_heads, collapse)
-
-
-def least_attention_maps(rank: int) -> int:
-    """The attention maps (N x N each) that one layer of MHA or IHA needs at least, to represent a bank of rank r: r.
-
-    Proof. All operators of the layer are in the span of its attention maps, H of them in MHA and H P^2 in IHA (T1), so
-    r is at most their number. IHA saves heads and projections, never maps: T6 comes close to r. Two layers do save
-    maps: 2 H of them have capacity H^2, since the second multiplies by the first.
-
-    Raises:
-        ValueError: a rank below 1.
-    """
-    return require_count("rank", rank)
-
-
-@dataclass(frozen=True)
-class NumericalRank:
-    """A rank by a tolerance in floating point: no proof, unlike `iha_theory.bounds.exact_rank.ExactRank`.
-
-    Attributes:
-        rank: number of singular values of the bank of unit-norm matrices above tolerance times the largest.
-        tolerance: relative.
-        gap: the last singular value counted over the first one not counted, which counts as at least EPS times the
-            largest; infinite if all count.
-    """
-
-    rank: int
-    tolerance: float
-    gap: float
-
-
-def numerical_rank(bank: Any, tolerance: float = DEFAULT_TOLERANCE) -> NumericalRank:
-    """The numerical dimension of the span of float matrices, which are scaled to unit norm first.
-
-    Args:
-        bank: (k, rows, columns).
-        tolerance: relative to the largest singular value.
-
-    Raises:
-        ValueError: as `spectrum`; a tolerance outside (0, 1).
-    """
-    _require_tolerance(tolerance)
-    values = spectrum(unit_norm(bank)).tolist()
-    rank = sum(value > tolerance * values[0] for value in values)
-    dropped = max(values[rank], EPS * values[0]) if 0 < rank < len(values) else 0.0
-    return NumericalRank(rank, tolerance, values[rank - 1] / dropped if dropped else math.inf)
 
 
 def spectrum(bank: Any) -> Float[Tensor, " k"]:

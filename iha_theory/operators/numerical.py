@@ -10,7 +10,6 @@ and the least number of terms is its **operator Schmidt rank**, the rank of the 
     Rl in R^{N_q N_k x d D},     Rl[(i,j),(a,b)] = d L(X)[i,b] / d X[j,a] = sum_r S_r[i,j] B_r[a,b].
 
 - `position_only`: the operator of a module; refuses one that is not linear in its value.
-- `linearised`: the derivative of any module at a given content.
 - `realignment`, `spectrum`: the matrix and its singular values. `schmidt_rank` makes a rank of them.
 
 Everything is in float64 on the CPU, on a copy of the module in evaluation mode. Source: docs/results.md, "The one
@@ -25,7 +24,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.attention.base import AttentionLayer
@@ -114,73 +112,12 @@ def position_only(
     return operator
 
 
-def linearised(
-    module: nn.Module,
-    at: Float[Tensor, "keys width"],
-    query: Float[Tensor, "queries embed_dim"] | None = None,
-    key: Float[Tensor, "keys kdim"] | None = None,
-    **options: Any,
-) -> Operator:
-    """The derivative at the content X0, for a module whose attention depends on content.
-
-    Without query it is that of self-attention, X -> module(X, X, X); with query, of X -> module(query, key, X).
-
-    Args:
-        module: as in `position_only`; its operations need second derivatives.
-        at: X0, (N_k, d).
-        query: positions of the queries, (N_q, embed_dim), or None.
-        key: positions of the keys, (N_k, kdim); default query.
-        **options: passed on in each call.
-
-    Raises:
-        ValueError: a key without a query; an input that is not (tokens, width); an output that is not (N_q, D) in
-            float64.
-    """
-    if query is None and key is not None:
-        raise ValueError("a key without a query: give both, or none for self-attention")
-    at = _tokens("content", at)
-    copied = _frozen(module)
-    fixed = None if query is None else (_tokens("query", query), _tokens("key", query if key is None else key))
-
-    def function(content: Tensor) -> Tensor:
-        if fixed is None:
-            return _call(copied, content, content, content, options)
-        batch = len(content)
-        return _call(copied, fixed[0].expand(batch, -1, -1), fixed[1].expand(batch, -1, -1), content, options)
-
-    def derivative(tangents: Tensor) -> Tensor:
-        # Reverse mode twice: forward mode would do, but torch warns of its own deprecated parts there.
-        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels have no second derivative
-            out = torch.autograd.functional.jvp(function, at.expand_as(tangents).contiguous(), tangents)[1]
-        assert isinstance(out, Tensor)
-        return out
-
-    keys, width = at.shape
-    _, queries, out_width = derivative(torch.zeros_like(at)[None]).shape
-    own = 2 * (keys * width + queries * (out_width + keys))
-    return Operator(
-        function=lambda tangents: torch.cat([derivative(part) for part in tangents.split(_batch(own))]),
-        keys=keys,
-        width=width,
-        queries=queries,
-        out_width=out_width,
-    )
-
-
 def realignment(operator: Operator) -> Float[Tensor, "entries coefficients"]:
     """Rl of shape (N_q N_k, d D): Rl[(i,j),(a,b)] = d L(X)[i,b] / d X[j,a], from the N_k d basis contents."""
-    return partial_realignment(operator, torch.eye(operator.keys, dtype=torch.float64))
-
-
-def partial_realignment(
-    operator: Operator, directions: Float[Tensor, "t keys"]
-) -> Float[Tensor, "entries coefficients"]:
-    """(I x V^T) Rl of shape (N_q t, d D), for the t rows v_k of `directions`: rows (i,k), columns (a,b)."""
-    t, keys = directions.shape
-    basis = torch.eye(operator.width, dtype=torch.float64)
-    contents = torch.einsum("kj,ac->kajc", directions, basis).reshape(t * operator.width, keys, operator.width)
-    out = operator.function(contents).unflatten(0, (t, operator.width))
-    return out.permute(2, 0, 1, 3).reshape(operator.queries * t, operator.width * operator.out_width)
+    keys, width = operator.keys, operator.width
+    contents = torch.eye(keys * width, dtype=torch.float64).view(-1, keys, width)
+    out = operator.function(contents).unflatten(0, (keys, width))
+    return out.permute(2, 0, 1, 3).reshape(operator.queries * keys, width * operator.out_width)
 
 
 def spectrum(operator: Operator) -> Float[Tensor, "values"]:

@@ -12,6 +12,7 @@ import numpy as np
 from flint import fmpz_mat
 from jaxtyping import Float64, Shaped
 
+from iha_theory.rounding import require_count
 from synthetic.graphs import Graph
 
 if TYPE_CHECKING:  # sympy takes a second to import, and training needs none of it
@@ -36,7 +37,7 @@ class PolynomialBank:
     terms: int
 
     def __post_init__(self) -> None:
-        _require_terms(self.terms)
+        require_count("terms", self.terms)
 
     def sample(self, generator: np.random.Generator, batch: int, width: int) -> Float64[np.ndarray, "batch N d"]:
         """X with independent standard normal entries, (batch, N, width)."""
@@ -90,7 +91,7 @@ def power_blocks(A: "sympy.polys.matrices.DomainMatrix", terms: int) -> Iterator
     Raises:
         ValueError: A that is not square, or terms below 1; at the first block.
     """
-    _require_terms(terms)
+    require_count("terms", terms)
     _require_square(A.shape)
     A = A.to_dense()
     block = type(A).eye(A.shape, A.domain).to_dense()
@@ -112,7 +113,7 @@ def power_blocks_float(
     Raises:
         ValueError: A that is not square or not finite, terms below 1, or a power too large for float64; at the block.
     """
-    _require_terms(terms)
+    require_count("terms", terms)
     _require_square(A.shape)
     block = np.eye(len(A))
     for power in range(terms):
@@ -122,11 +123,6 @@ def power_blocks_float(
         if not np.isfinite(block).all():
             raise ValueError(f"A is not finite, or A^{power} is too large for float64")
         yield block
-
-
-def _require_terms(terms: int) -> None:
-    if isinstance(terms, bool) or not isinstance(terms, int) or terms < 1:
-        raise ValueError(f"terms must be an integer of at least 1, got {terms!r}")
 
 
 def _require_square(shape: tuple[int, ...]) -> None:

@@ -17,10 +17,10 @@ from constructions.checks.operators import exact_gap, exact_operator_gap
 from constructions.checks.oracles import filters
 from constructions.checks.oracles.convolution import conv2d, exact_target, operator_array, responses
 from constructions.checks.result import least_root
-from constructions.construction import Block, Construction
+from constructions.construction import Construction, blocks
 from constructions.filter_bank import reduced, tiled
-from constructions.filter_bank.paper import bank, powers
-from constructions.filter_bank.products import PRODUCTS
+from constructions.filter_bank.layers import PAPER, bank
+from constructions.filter_bank.paper import powers
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.two_layer import to_two_layers, weights
 from constructions.ledger.bank.bounds import measured
@@ -61,7 +61,7 @@ def tiles_make_bank(terms: int, seed: int, *, side: int = 2, trimmed: int = 0) -
         tiles = tiled.tiling(-(-terms // heads), heads, heads)
         cut = tuple(tiled.Tile(*(x[: max(1, len(x) - trimmed)] for x in (t.rows, t.columns))) for t in tiles)
         given = replace(given, mixing=tiled.mixing(cut, heads))
-    layer = Construction("ledger/tiled", "T6", to_layer(given), tuple(Block(str(t), t, 1) for t in range(terms)), 1)
+    layer = Construction("ledger/tiled", "T6", to_layer(given), blocks("{}", terms), 1)
     error = exact_gap(layer, list(power_blocks(a, terms)), FIELD)
     pseudo, maps = layer.pseudo_heads, layer.layer.attention_maps
     rule = next(p for p in count(1) if (-(-heads // p)) ** side <= heads)
@@ -105,7 +105,7 @@ def two_layers_make_bank(graph: str, terms: int, *, stride: int = 0, fewer: int 
     power = powers(a)
     outer, inner = [power(h * (heads + stride)) for h in range(heads)], [power(m) for m in range(heads)]
     made = min(terms, heads**2)
-    readout = tuple(Block(f"A^{t} X", t, 1) for t in range(made))
+    readout = blocks("A^{} X", made)
     layer = Construction("ledger/two-layer", "T7", to_two_layers(*weights(outer, inner, 1)), readout, 1)
     error = exact_gap(layer, list(power_blocks(a, made)))
     sizes = [_query_key(module) for module in (layer.layer, bank("iha", power, terms, 1).layer)]
@@ -207,7 +207,7 @@ def _state_space_heads(order: int, feedthrough: bool, layer: str) -> int:
     return terms if layer == "mha" else least_root(terms)
 
 
-LAYERS = tuple(PRODUCTS)
+LAYERS = PAPER
 
 STATEMENTS = (
     Statement(

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from constructions.checks.operators import frobenius_error
 from constructions.checks.result import least_root
-from constructions.construction import Block, Construction
-from constructions.filter_bank import reduced
+from constructions.construction import Construction, blocks
 from constructions.filter_bank.approximate import decompose, truncated_mha, unit_powers, wide_iha
+from constructions.filter_bank.layers import EXACT
 from constructions.filter_bank.products import mha_products
 from constructions.ledger.cases import RANDOM, degree, made, matrix
 from constructions.ledger.statement import Claim, Finding, Statement, size
@@ -70,7 +70,7 @@ def rank_heads_suffice(graph: str, terms: int, *, measure: str = "degree", root:
     """
     a = matrix(graph)
     r = _least(graph, terms, measure)
-    heads, error = made(a, terms, 1, reduced.LAYERS)
+    heads, error = made(a, terms, 1, EXACT)
     claimed = {name: r if name == "mha" else next(h for h in count() if h**root >= r) for name in heads}
     what = f"{graph}, k = {terms}: heads {heads}, exact error {error:g}"
     return Finding(error == 0 and heads == claimed, what, {"heads": heads, "error": error})
@@ -147,9 +147,7 @@ def floor_not_beaten(graph: str, terms: int, heads: int, seed: int, *, power: in
 def _mha(maps: Float[Tensor, "R N N"], readout: Float[Tensor, "R k"]) -> Construction:
     """MHA with R heads: X -> [sum_h readout[h, t] maps[h] X], t < k, on content of width 1."""
     weights = mha_products(maps, torch.eye(maps.shape[1], dtype=torch.float64)[None], readout[:, None, None, :])
-    return Construction(
-        "ledger/mha", "T3", to_layer(weights), tuple(Block(str(t), t, 1) for t in range(readout.shape[1])), 1
-    )
+    return Construction("ledger/mha", "T3", to_layer(weights), blocks("{}", readout.shape[1]), 1)
 
 
 HEADS_AT = {

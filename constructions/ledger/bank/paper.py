@@ -10,7 +10,7 @@ from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.operators import exact_gap
 from constructions.checks.result import least_root
-from constructions.construction import Block, Construction
+from constructions.construction import Construction, blocks
 from constructions.filter_bank.paper import iha_weights, mha_weights, powers, transpose
 from constructions.ledger.cases import RANDOM, WIDTH, matrix
 from constructions.ledger.statement import Claim, Finding, Statement
@@ -53,11 +53,11 @@ def iha_makes_bank(graph: str, terms: int, *, keys_transposed: bool = True, stri
     return Finding(error == 0 and enough, what, {"heads": layer.heads, "blocks": heads**2, "error": error})
 
 
-def _concatenated(weights: PositionWeights, blocks: Sequence[DomainMatrix]) -> tuple[Construction, float]:
+def _concatenated(weights: PositionWeights, powered: Sequence[DomainMatrix]) -> tuple[Construction, float]:
     """The torch layer, and its exact error against blocks side by side."""
-    readout = tuple(Block(f"A^{t} X", t * WIDTH, WIDTH) for t in range(len(blocks)))
+    readout = blocks("A^{} X", len(powered), WIDTH)
     layer = Construction("ledger", "App. B.2", to_layer(weights), readout, WIDTH)
-    return layer, exact_gap(layer, blocks)
+    return layer, exact_gap(layer, powered)
 
 
 GRAPHS = ("path:1", "cycle:2", "path:3", "random:3", "star:4", "random:4:1", "complete:5", "random:6", "petersen")

@@ -4,7 +4,8 @@ import torch
 
 from constructions.checks.operators import exact_gap
 from constructions.checks.result import least_root
-from constructions.filter_bank.paper import bank, powers
+from constructions.filter_bank.layers import bank
+from constructions.filter_bank.paper import powers
 from constructions.ledger.cases import matrix
 from constructions.ledger.statement import Claim, Finding, Statement
 from iha_theory.attention import InterleavedHeadAttention

@@ -9,7 +9,7 @@ from sympy import QQ
 from constructions.checks.operators import exact_gap
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
-from constructions.filter_bank import paper as polynomial
+from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank.causal import Row
 from constructions.filter_bank.paper import powers
 from constructions.ledger.cases import LAYERS, sequences
@@ -59,7 +59,7 @@ def _bank_error(
     NaN if running the torch layer says another thing.
     """
     a = matrix(tokens, code)
-    masked = causal.under_mask(polynomial.bank(layer, powers(exact.matrix(a, QQ)), terms, 1), causality, row)
+    masked = causal.under_mask(filter_bank.bank(layer, powers(exact.matrix(a, QQ)), terms, 1), causality, row)
     bank = [np.linalg.matrix_power(a, t * step) for t in range(terms)]
     error = exact_gap(masked, [exact.matrix(t, QQ) for t in bank])
     run = masked(torch.eye(tokens, dtype=torch.float64).unsqueeze(-1)).permute(2, 1, 0).numpy()  # (k, N, N)

@@ -26,7 +26,7 @@ def _workspace(layer: str, n_max: int, width: int, factor: int | None, step: int
     """The workspace of the shift by `step`, with another factor of IHA's values if one is given."""
 
     options = {} if factor is None or layer == "mha" else {"factor": factor}
-    weights = cpm3.WEIGHTS[layer](lambda t: cpm3.shift(n_max, step * t), n_max, width, **options)
+    weights = cpm3.workspace_weights(layer, lambda t: cpm3.shift(n_max, step * t), n_max, width, **options)
     return Construction("", "", to_layer(weights), cpm3.workspace(layer, n_max, width).readout, width)
 
 
@@ -91,7 +91,7 @@ def separation(n_max: int, *, mha_less: int = 0, iha_less: int = 0) -> Finding:
     root = least_root(n_max)
     heads, wrong = {}, {}
     for layer, slots in (("mha", max(1, n_max - mha_less)), ("iha", min(n_max, max(1, root - iha_less) ** 2))):
-        built = to_layer(cpm3.WEIGHTS[layer](lambda t: cpm3.shift(n_max, t), slots, 1))
+        built = to_layer(cpm3.workspace_weights(layer, lambda t: cpm3.shift(n_max, t), slots, 1))
         inputs = with_positions(torch.from_numpy(x).double().unsqueeze(-1))
         counts = PairCount(list(range(slots)), built.out_dim, 3, 8)(built(inputs, inputs, inputs)).numpy()
         heads[layer], wrong[layer] = built.num_heads, int((counts != expected).any(axis=1).sum())
@@ -120,7 +120,7 @@ def _network(
     else:
         power = partial(causal.clamped_shift if bos else lambda size, t: cpm3.shift(size, -t), n_max + 1)
         options = {} if factor is None or layer == "mha" else {"factor": factor}
-        weights = cpm3.WEIGHTS[layer](power, n_max, width, **options)
+        weights = cpm3.workspace_weights(layer, power, n_max, width, **options)
         readout = causal.workspace(layer, n_max, width).readout
         attention = causal.under_mask(Construction("", "", to_layer(weights), readout, width), causality, "last")
     return cpm3.network(attention, task.modulus, task.coefficient + more, flags=flags)

@@ -9,8 +9,9 @@ from sympy import QQ
 
 from constructions.checks.operators import exact_gap, float64_gap, frobenius_error
 from constructions.construction import Block
-from constructions.filter_bank import approximate, two_layer
-from constructions.filter_bank import paper as polynomial
+from constructions.filter_bank import approximate
+from constructions.filter_bank.layers import bank
+from constructions.filter_bank.paper import powers
 from constructions.heads.exact import ExactTask
 from iha_theory import exact
 from iha_theory.bounds.heads import error_floor, spectrum
@@ -27,10 +28,7 @@ MAJORANTS = np.stack([np.linalg.matrix_power(abs(GRAPH.adjacency), t).astype(flo
 
 
 def build(layer):
-    power = polynomial.powers(A)
-    if layer == "two":
-        return two_layer.bank(power, TERMS, WIDTH)
-    return polynomial.bank(layer, power, TERMS, WIDTH)
+    return bank("mha-two-layer" if layer == "two" else layer, powers(A), TERMS, WIDTH)
 
 
 def errors(construction):

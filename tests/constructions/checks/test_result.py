@@ -11,7 +11,8 @@ from sympy import QQ
 
 from constructions.checks.operators import exact_gap, float64_gap
 from constructions.checks.result import CheckResult
-from constructions.filter_bank.paper import bank, powers
+from constructions.filter_bank.layers import bank
+from constructions.filter_bank.paper import powers
 from iha_theory import exact
 from iha_theory.operators.weights import NotPositionOnlyError
 from iha_theory.rounding import gamma, largest_ratio

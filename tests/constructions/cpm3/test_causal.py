@@ -11,7 +11,7 @@ from constructions.checks.operators import exact_gap, float64_gap, operations
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank import causal as causal_bank
-from constructions.filter_bank import paper as polynomial
+from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank.paper import powers
 from iha_theory import exact
 from iha_theory.operators.exact import columns
@@ -72,7 +72,7 @@ def test_which_matrices_have_a_causal_bank(layer, causality, row, tokens):
         strict = layer == "iha" and causality == "virtual" and row == "first"
         for terms in (1, 2, 3, 5):
             masked = causal_bank.under_mask(
-                polynomial.bank(layer, powers(exact.matrix(a, QQ)), terms, 1), causality, row
+                filter_bank.bank(layer, powers(exact.matrix(a, QQ)), terms, 1), causality, row
             )
             fits = terms == 1 or not np.triu(a, 0 if strict else 1).any()
             bank = integer_powers(a, terms)
@@ -92,7 +92,7 @@ def test_the_smallest_bank_that_is_not_causal():
 
 def test_the_last_query_row_sees_the_own_token_in_the_virtual_order():
     """N = 1, A = 1, k = 2: read in the first row, block 1 is 0; in the last it is X."""
-    built = polynomial.bank("iha", powers(torch.ones(1, 1, dtype=torch.float64)), 2, 1)
+    built = filter_bank.bank("iha", powers(torch.ones(1, 1, dtype=torch.float64)), 2, 1)
     x = torch.full((1, 1, 1), 5.0, dtype=torch.float64)
     for row, expected in (("first", [5.0, 0.0]), ("last", [5.0, 5.0])):
         assert causal_bank.under_mask(built, "virtual", row)(x).flatten().tolist() == expected
@@ -202,7 +202,7 @@ def test_what_is_refused_of_a_damaged_workspace(damage):
         with torch.no_grad():
             construction.layer.v_proj.weight /= construction.heads
     elif damage == "cyclic shift":
-        weights = cpm3.iha_weights(lambda t: cpm3.shift(n_max + 1, -t), n_max, width)
+        weights = cpm3.workspace_weights("iha", lambda t: cpm3.shift(n_max + 1, -t), n_max, width)
         construction = causal_bank.under_mask(
             type(construction)("", "", causal.to_layer(weights), construction.readout, width), "token", "last"
         )

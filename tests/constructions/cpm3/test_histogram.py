@@ -78,7 +78,7 @@ def test_what_is_refused():
 
 
 def test_the_bound_on_rounding_is_enforced(monkeypatch):
-    monkeypatch.setattr("constructions.cpm3.histogram.UNIT_ROUNDOFF", 2.0**-24)
+    monkeypatch.setattr("constructions.cpm3.histogram.UNIT", 2.0**-24)
     with pytest.raises(ValueError, match="too large for float64"):
         network(64, 12, 5)
 

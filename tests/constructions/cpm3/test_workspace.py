@@ -9,13 +9,11 @@ from sympy import QQ
 
 from constructions.checks.operators import exact_gap
 from constructions.construction import count
-from constructions.cpm3.workspace import WEIGHTS, network, workspace
+from constructions.cpm3.workspace import LAYERS, network, workspace
 from constructions.suite.cpm3 import counts_errors, counts_exact, workspace_exact
 from iha_theory import exact
 from iha_theory.costs import ceil_sqrt, pair_count_parameters, workspace_parameters
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
-
-LAYERS = list(WEIGHTS)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

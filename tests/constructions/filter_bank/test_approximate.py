@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from constructions.checks.operators import frobenius_error
 from constructions.filter_bank import approximate, product_fit
+from constructions.filter_bank.approximate import UnitPowers
+from constructions.filter_bank.layers import LAYERS
 from iha_theory.bounds.heads import least_rank, spectrum, unstructured_heads
 from iha_theory.operators.weights import NotPositionOnlyError
 from iha_theory.rounding import ceil_sqrt
@@ -33,16 +35,16 @@ def random_bank(k, size, seed):
     return torch.from_numpy(np.random.default_rng(seed).standard_normal((k, size, size)))
 
 
-@pytest.mark.parametrize("layer", approximate.LAYERS)
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", sorted(MHA_HEADS))
 def test_heads_at_a_tolerance(name, layer):
     """MHA's numbers are those of docs/results.md T4; all others attain ceil(sqrt R), which is a lower bound."""
     a = matrix(name)
-    bank = approximate.unit_powers(a, 16)
+    powers = UnitPowers(a, 16)
     for tolerance, rank in zip(TOLERANCES, MHA_HEADS[name], strict=True):
-        construction = approximate.within(layer, a, 16, tolerance)
+        construction = powers.within(layer, tolerance)
         assert construction.heads == (rank if layer == "mha" else ceil_sqrt(rank))
-        assert frobenius_error(construction, bank) <= tolerance
+        assert frobenius_error(construction, powers.bank) <= tolerance
         assert construction.pseudo_heads <= (ceil_sqrt(construction.heads) if layer != "iha" else construction.heads)
 
 
@@ -82,10 +84,11 @@ def test_products_for_other_matrices(name):
     a = matrix(name)
     bank = approximate.unit_powers(a, 12)
     for tolerance in (0.3, 1e-3, 1e-9):
-        found = product_fit.fit_within(a, bank, tolerance)
-        construction = approximate.product_iha(found, bank, 2, layer="iha-tiled")
+        least = ceil_sqrt(least_rank(spectrum(bank), tolerance))
+        found = UnitPowers(a, 12).products(least, tolerance)
+        construction = approximate.product_bank("iha-tiled", found, bank, 2)
         assert frobenius_error(construction, bank) <= tolerance
-        assert construction.heads == ceil_sqrt(least_rank(spectrum(bank), tolerance))
+        assert construction.heads == least
         assert construction.error_bound == found.error <= tolerance
 
 
@@ -93,7 +96,7 @@ def test_fitted_error_is_the_measured_one_and_above_the_floor():
     a = matrix("karate")
     bank = approximate.unit_powers(a, 16)
     found = product_fit.fit(a, bank, 2, 0.1)
-    measured = frobenius_error(approximate.product_iha(found, bank), bank)
+    measured = frobenius_error(approximate.product_bank("iha", found, bank), bank)
     assert measured == pytest.approx(found.error, rel=1e-9)
     assert approximate.floor(spectrum(bank), 4) < measured < 0.1
     start = product_fit.fit(a, bank, 2, 0.9)
@@ -128,7 +131,7 @@ def test_a_large_graph():
     rank = least_rank(spectrum(bank), 1e-2)
     assert rank < 9
     for layer, heads in (("mha", rank), ("iha-tiled", ceil_sqrt(rank))):
-        construction = approximate.within(layer, a, 16, 1e-2)
+        construction = UnitPowers(a, 16).within(layer, 1e-2)
         assert construction.heads == heads
         assert frobenius_error(construction, bank) <= 1e-2
 
@@ -165,10 +168,11 @@ class TestJudge:
 
 def test_refusals():
     a = matrix("karate")
+    powers = UnitPowers(a, 4)
     with pytest.raises(ValueError, match="unknown layer 'gqa'"):
-        approximate.within("gqa", a, 4, 0.1)
+        powers.within("gqa", 0.1)
     for tolerance in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="between 0 and 1"):
-            approximate.within("mha", a, 4, tolerance)
-    with pytest.raises(ValueError, match="below rounding"):
-        approximate.within("iha", a, 16, 1e-17)
+            powers.within("mha", tolerance)
+    beyond = UnitPowers(a, 16).within("iha", 1e-17)
+    assert beyond.error_bound > 1e-17  # said, where rounding does not let it be met

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sympy import QQ
 
 from constructions.checks.operators import exact_gap
-from constructions.filter_bank.paper import WEIGHTS, bank, powers
+from constructions.filter_bank.layers import PAPER, bank
+from constructions.filter_bank.paper import powers
 from constructions.suite.bank import bank_exact, bank_float64, graph_checks, largest_difference
 from constructions.suite.every_matrix import bank_random, bank_symbolic
 from iha_theory import exact
@@ -18,7 +19,7 @@ from iha_theory.costs import bank_parameters
 from synthetic.graphs import Graph, builtin, load
 from synthetic.tasks.filter_bank import PolynomialBank, power_blocks
 
-LAYERS = list(WEIGHTS)
+LAYERS = list(PAPER)
 
 
 def built(layer: str, adjacency: list[list[float]] | np.ndarray, terms: int, width: int = 1):

@@ -10,6 +10,7 @@ from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.operators import exact_gap
 from constructions.filter_bank import reduced
+from constructions.filter_bank.layers import EXACT, LAYERS
 from constructions.suite import fewer_heads
 from iha_theory import exact
 from iha_theory.bounds.heads import least_heads
@@ -31,7 +32,7 @@ def repeated(size, copies, seed, denominator=1):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    layer=st.sampled_from(reduced.LAYERS),
+    layer=st.sampled_from(EXACT),
     terms=st.integers(1, 8),
     size=st.integers(1, 3),
     copies=st.integers(1, 2),
@@ -61,7 +62,7 @@ def test_coefficients_give_every_power(terms, size, denominator, seed):
         assert exact.difference([total], [blocks[t]]) == 0
 
 
-@pytest.mark.parametrize("layer", reduced.LAYERS)
+@pytest.mark.parametrize("layer", EXACT)
 @pytest.mark.parametrize("graph", sorted(HEADS))
 def test_head_counts(graph, layer):
     terms = {name: k for name, _, k in fewer_heads.CASES}[graph]
@@ -69,7 +70,7 @@ def test_head_counts(graph, layer):
     mha, iha = HEADS[graph]
     construction = reduced.bank(layer, found, 1)
     assert construction.heads == (mha if layer == "mha" else iha)
-    assert construction.heads == least_heads(fewer_heads.KINDS[layer], found.rank)
+    assert construction.heads == least_heads(LAYERS[layer].kind, found.rank)
     if layer == "iha-tiled":
         assert construction.pseudo_heads <= ceil_sqrt(iha)
 
@@ -93,7 +94,7 @@ def test_modular_tier_sees_a_wrong_coefficient():
     rows = found.coefficients.to_list()
     rows[8][2] += QQ(1, 10**30)
     wrong = reduced.ReducedBank(found.matrix, DomainMatrix(rows, found.coefficients.shape, QQ).to_dense())
-    for layer in reduced.LAYERS:
+    for layer in EXACT:
         _, error, _ = fewer_heads.exact_measure(layer, wrong)
         assert error > 0
 

@@ -11,10 +11,10 @@ from sympy import QQ
 
 from constructions.checks.operators import exact_gap, exact_operator_gap
 from constructions.checks.oracles.convolution import exact_target
-from constructions.construction import Block, Construction
-from constructions.cpm3.tiled import workspace as tiled_workspace
-from constructions.cpm3.workspace import network, shift
+from constructions.construction import Construction, blocks
+from constructions.cpm3.workspace import network, shift, workspace
 from constructions.filter_bank import tiled
+from constructions.filter_bank.layers import bank
 from constructions.filter_bank.paper import powers
 from constructions.suite import better
 from iha_theory import exact
@@ -77,7 +77,7 @@ def test_cyclic_tiles_cover_once_or_twice():
 def test_attention_cost():
     """Below 2.5 k N^2, where the paper's P = H takes H k."""
     for terms, (heads, pseudo) in TILINGS.items():
-        construction = tiled.bank(powers(torch.eye(2, dtype=torch.float64)), terms, 1)
+        construction = bank("iha-tiled", powers(torch.eye(2, dtype=torch.float64)), terms, 1)
         assert (construction.heads, construction.pseudo_heads) == (heads, pseudo)
         maps = construction.layer.attention_maps
         assert maps == heads * pseudo**2
@@ -89,7 +89,7 @@ def test_attention_cost():
 @given(terms=st.integers(1, 20), size=st.integers(1, 4), width=st.integers(1, 2), seed=st.integers(0, 2**16))
 def test_bank_is_exact_for_any_matrix(terms, size, width, seed):
     a = exact.matrix(np.random.default_rng(seed).integers(-2, 3, (size, size)), QQ)
-    construction = tiled.bank(powers(a), terms, width)
+    construction = bank("iha-tiled", powers(a), terms, width)
     assert construction.heads == ceil_sqrt(terms)
     assert exact_gap(construction, list(power_blocks(a, terms))) == 0
     wrong = [*list(power_blocks(a, terms))[:-1], exact.identity(size, QQ) * QQ(7, 2)]
@@ -98,7 +98,7 @@ def test_bank_is_exact_for_any_matrix(terms, size, width, seed):
 
 @pytest.mark.parametrize("tokens", [1, 2, 3, 5, 7, 8, 9, 10, 13, 20, 26, 37, 43])
 def test_workspace_is_exact(tokens):
-    construction = tiled_workspace(tokens, width=2)
+    construction = workspace("iha-tiled", tokens, width=2)
     assert construction.heads == ceil_sqrt(tokens)
     assert exact_gap(construction, [shift(tokens, t) for t in range(tokens)]) == 0
 
@@ -109,10 +109,10 @@ def test_counts_of_the_whole_network(tokens, modulus, coefficient):
     generator = np.random.default_rng(tokens)
     x = generator.integers(0, 50, (20, tokens))
     expected = torch.from_numpy(CountPairs(modulus, coefficient).target(x))
-    assert torch.equal(network(tiled_workspace(tokens), modulus, coefficient)(torch.from_numpy(x)), expected)
+    assert torch.equal(network(workspace("iha-tiled", tokens), modulus, coefficient)(torch.from_numpy(x)), expected)
     present = torch.ones(20, tokens)
     present[:, 2] = 0
-    flagged = network(tiled_workspace(tokens, width=2), modulus, coefficient, flags=True)
+    flagged = network(workspace("iha-tiled", tokens, width=2), modulus, coefficient, flags=True)
     kept = [t for t in range(tokens) if t != 2]
     shorter = torch.from_numpy(CountPairs(modulus, coefficient).target(x[:, kept]))
     assert torch.equal(flagged(torch.from_numpy(x), present)[:, kept], shorter)
@@ -132,7 +132,7 @@ def test_any_bank_of_products(a, b):
     assert weights.num_heads == heads
     assert weights.mixing.alpha_q.shape[2] <= ceil_sqrt(heads)
     array = torch.einsum("aix,bjx,abco->iojc", queries, keys, contents).numpy()
-    readout = tuple(Block(str(o), o, 1) for o in range(outputs))
+    readout = blocks("{}", outputs)
     construction = Construction("products", "", to_layer(weights), readout, width)
     assert exact_operator_gap(construction, exact_target(array)) == 0
 
@@ -143,10 +143,10 @@ def test_exact_only():
 
 def test_refusals():
     for build in (
-        lambda: tiled.bank(powers(torch.eye(2, dtype=torch.float64)), 0, 1),
-        lambda: tiled.bank(powers(torch.eye(2, dtype=torch.float64)), 1, 0),
-        lambda: tiled_workspace(0),
-        lambda: tiled_workspace(1, 0),
+        lambda: bank("iha-tiled", powers(torch.eye(2, dtype=torch.float64)), 0, 1),
+        lambda: bank("iha-tiled", powers(torch.eye(2, dtype=torch.float64)), 1, 0),
+        lambda: workspace("iha-tiled", 0),
+        lambda: workspace("iha-tiled", 1, 0),
     ):
         with pytest.raises(ValueError, match="at least 1"):
             build()

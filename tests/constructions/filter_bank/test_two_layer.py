@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sympy import QQ
 
 from constructions.checks.operators import exact_gap
-from constructions.filter_bank import paper as polynomial
-from constructions.filter_bank import two_layer
+from constructions.filter_bank.layers import bank
 from constructions.filter_bank.paper import powers
 from iha_theory import exact
 from iha_theory.operators.exact import layer_columns
@@ -26,7 +25,7 @@ def integers(size, seed=0):
 @given(terms=st.integers(1, 17), size=st.integers(1, 4), width=st.integers(1, 3), seed=st.integers(0, 2**16))
 def test_exact_for_any_matrix(terms, size, width, seed):
     a = integers(size, seed)
-    construction = two_layer.bank(powers(a), terms, width)
+    construction = bank("mha-two-layer", powers(a), terms, width)
     assert construction.heads == construction.layer.first.num_heads == ceil_sqrt(terms)
     assert construction.pseudo_heads == 1
     blocks = list(power_blocks(a, terms))
@@ -38,7 +37,7 @@ def test_the_operator_read_is_the_function():
     """Each layer mixes tokens and coordinates at random: the composition of the weights is what the module computes."""
     generator = torch.Generator().manual_seed(0)
     width, tokens = 2, 4
-    construction = two_layer.bank(powers(torch.eye(tokens, dtype=torch.float64)), 4, width)
+    construction = bank("mha-two-layer", powers(torch.eye(tokens, dtype=torch.float64)), 4, width)
     layer = construction.layer
     with torch.no_grad():
         for part, own in ((layer.first, width), (layer.second, layer.first.out_dim)):
@@ -57,7 +56,7 @@ def test_the_operator_read_is_the_function():
 def test_same_heads_as_iha_and_twice_the_query_parameters():
     power = powers(torch.eye(16, dtype=torch.float64))
     for terms in (4, 9, 16, 25):
-        ours, iha = two_layer.bank(power, terms, 1), polynomial.bank("iha", power, terms, 1)
+        ours, iha = bank("mha-two-layer", power, terms, 1), bank("iha", power, terms, 1)
         heads = ceil_sqrt(terms)
         assert ours.heads == iha.heads == heads
         assert ours.layer.attention_maps == 2 * heads
@@ -69,7 +68,7 @@ def test_same_heads_as_iha_and_twice_the_query_parameters():
 @pytest.mark.parametrize("part", ["first", "second"])
 @pytest.mark.parametrize("name", ["q_proj", "k_proj"])
 def test_content_in_queries_or_keys_is_refused(part, name):
-    construction = two_layer.bank(powers(integers(3)), 4, 2)
+    construction = bank("mha-two-layer", powers(integers(3)), 4, 2)
     with torch.no_grad():
         getattr(getattr(construction.layer, part), name).weight[0, 1] = 1
     with pytest.raises(NotPositionOnlyError):
@@ -77,7 +76,7 @@ def test_content_in_queries_or_keys_is_refused(part, name):
 
 
 def test_positions_in_the_first_layers_values_are_refused():
-    construction = two_layer.bank(powers(integers(3)), 4, 2)
+    construction = bank("mha-two-layer", powers(integers(3)), 4, 2)
     with torch.no_grad():
         construction.layer.first.v_proj.weight[0, -1] = 1
     with pytest.raises(NotPositionOnlyError, match="values use positions"):
@@ -85,7 +84,7 @@ def test_positions_in_the_first_layers_values_are_refused():
 
 
 def test_read_takes_values_without_positions_only_where_told():
-    second = two_layer.bank(powers(integers(3)), 4, 2).layer.second
+    second = bank("mha-two-layer", powers(integers(3)), 4, 2).layer.second
     assert read(second, 2, value_width=4).width == 4
     with pytest.raises(NotPositionOnlyError):
         read(second, 2)
@@ -94,4 +93,4 @@ def test_read_takes_values_without_positions_only_where_told():
 @pytest.mark.parametrize(("terms", "width"), [(0, 1), (1, 0)])
 def test_refusals(terms, width):
     with pytest.raises(ValueError, match="at least 1"):
-        two_layer.bank(powers(integers(2)), terms, width)
+        bank("mha-two-layer", powers(integers(2)), terms, width)

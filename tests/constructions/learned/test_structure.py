@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from constructions.filter_bank.paper import bank, powers
+from constructions.filter_bank.layers import bank
+from constructions.filter_bank.paper import powers
 from constructions.learned.structure import base_products, commutator, degrees, fit, gap, structure
 from iha_theory.capacity import capacity_bound
 from synthetic.tasks.polynomial import Polynomial

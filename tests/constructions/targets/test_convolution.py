@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from constructions.checks.bounds import lower_bound
 from constructions.checks.operators import exact_operator_gap, float64_operator_gap
-from constructions.construction import Block, Construction
-from constructions.filter_bank.products import PRODUCTS, iha_products, mha_products
+from constructions.construction import Construction, blocks
+from constructions.filter_bank.layers import PAPER
+from constructions.filter_bank.products import iha_products, mha_products
 from constructions.suite import convolution as suite
 from constructions.targets.convolution import PADDINGS, convolution
-from iha_theory.bounds.certificates import Certificate, verify_bank
+from iha_theory.bounds.certificates import Certificate, bank_refusal
 from iha_theory.operators.exact import columns
 from iha_theory.operators.weights import read, to_layer
 
@@ -42,7 +43,7 @@ def integer_kernel(seed, outputs, width, size):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    layer=st.sampled_from(sorted(PRODUCTS)),
+    layer=st.sampled_from(sorted(PAPER)),
     padding=st.sampled_from(PADDINGS),
     half=st.integers(0, 2),
     grid=st.tuples(st.integers(1, 4), st.integers(1, 4)),
@@ -75,7 +76,7 @@ def test_a_worked_example():
     kernel = torch.zeros(1, 1, 3, 3, dtype=torch.float64)
     kernel[0, 0, 1] = torch.tensor([1.0, 0, -1])
     x = torch.tensor([[[1.0], [2], [3]]], dtype=torch.float64)
-    for layer in PRODUCTS:
+    for layer in PAPER:
         assert convolution(layer, kernel, (1, 3), "zero")(x).flatten().tolist() == [-2, -2, 2]
         assert convolution(layer, kernel, (1, 3), "circular")(x).flatten().tolist() == [1, -2, 1]
 
@@ -102,9 +103,9 @@ def test_a_certificate_in_a_setting_can_be_verified():
     kernel = torch.from_numpy(np.random.default_rng(3).integers(0, 2**53, (3, 3, 3, 3))).double()
     responses = suite.responses(suite.operator_array(suite.conv2d(kernel, suite.GRID, "circular"), 63, 3), 31)
     data = json.loads(json.dumps(result.setting["certificate"]))
-    assert verify_bank(Certificate.from_json(data), responses)
+    assert bank_refusal(Certificate.from_json(data), responses) is None
     data["minor"] += 1
-    assert not verify_bank(Certificate.from_json(data), responses)
+    assert bank_refusal(Certificate.from_json(data), responses) is not None
 
 
 def test_no_certificate_for_nothing():
@@ -123,7 +124,7 @@ def test_any_bank_of_products(a, b):
 
     queries, keys, contents = integers(a, tokens, 5), integers(b, tokens, 5), integers(a, b, width, outputs)
     array = torch.einsum("aix,bjx,abco->iojc", queries, keys, contents).numpy()
-    readout = tuple(Block(str(o), o, 1) for o in range(outputs))
+    readout = blocks("{}", outputs)
     for weights, heads in ((mha_products, a * b), (iha_products, max(a, b))):
         built = weights(queries, keys, contents)
         assert built.num_heads == heads

@@ -10,12 +10,12 @@ from sympy import QQ
 from constructions.checks.bounds import certified, lower_bound
 from constructions.checks.operators import exact_operator_gap
 from constructions.checks.oracles import filters
-from constructions.filter_bank.products import PRODUCTS
+from constructions.checks.state_space import float64_measure
+from constructions.filter_bank.layers import PAPER
 from constructions.suite import state_space as suite
 from constructions.targets.state_space import (
     RationalFilter,
     fir,
-    minimal_polynomial,
     rational_filter,
     state_space,
     toeplitz,
@@ -59,7 +59,7 @@ def models(draw):
 
 
 @settings(max_examples=60, deadline=None)
-@given(model=models(), tokens=st.integers(1, 7), layer=st.sampled_from(sorted(PRODUCTS)))
+@given(model=models(), tokens=st.integers(1, 7), layer=st.sampled_from(sorted(PAPER)))
 def test_equals_the_recursion_for_every_input(model, tokens, layer):
     """Any order, width and N, derogatory, nilpotent, unreachable or not; modulo a prime, where every weight fits."""
     a, b, c, d = model
@@ -81,7 +81,7 @@ def test_equals_the_recursion_for_every_input(model, tokens, layer):
 @given(
     taps=st.integers(1, 6).flatmap(lambda k: st.lists(matrices(2, 3), min_size=k, max_size=k)),
     tokens=st.integers(1, 7),
-    layer=st.sampled_from(sorted(PRODUCTS)),
+    layer=st.sampled_from(sorted(PAPER)),
 )
 def test_fir_equals_its_taps(taps, tokens, layer):
     construction = fir(layer, taps, tokens, FIELD)
@@ -94,7 +94,7 @@ def test_a_worked_example():
     model = system([[0.5]], [[1]], [[1]])
     assert transfer(model) == RationalFilter((exact.matrix([[1]], QQ),), (QQ(1), QQ(-1, 2)))
     u = torch.tensor([[[8.0], [0], [0], [1]]], dtype=torch.float64)
-    for layer in PRODUCTS:
+    for layer in PAPER:
         construction = state_space(layer, model, 4)
         assert construction.heads == 1
         assert construction.error_bound is None
@@ -115,7 +115,7 @@ def test_a_worked_example():
     ],
 )
 def test_minimal_polynomial(a, expected):
-    c = minimal_polynomial(exact.matrix(np.array(a), QQ))
+    c = exact.minimal_polynomial(exact.matrix(np.array(a), QQ))
     assert c[0] == 1
     if expected is None:
         assert len(c) == 3
@@ -127,7 +127,7 @@ def test_minimal_polynomial(a, expected):
 @given(a=st.integers(1, 5).flatmap(lambda n: matrices(n, n)))
 def test_minimal_polynomial_is_zero_at_a_and_least(a):
     m = exact.matrix(a, QQ)
-    c = minimal_polynomial(m)
+    c = exact.minimal_polynomial(m)
     degree = len(c) - 1
     powers = [exact.identity(len(a), QQ)]
     for _ in range(degree):
@@ -147,11 +147,11 @@ def test_feedthrough_takes_one_term_unless_a_is_singular():
     for layer, heads in (("mha", 4), ("iha", 2)):
         construction = state_space(layer, singular, 6, rounded=True)
         assert construction.heads == heads
-        error, bound = systems.float64_measure(construction, layer, singular, 6)
+        error, bound = float64_measure(construction, layer, singular, 6)
         assert error <= bound
 
 
-@pytest.mark.parametrize("layer", sorted(PRODUCTS))
+@pytest.mark.parametrize("layer", sorted(PAPER))
 def test_scalar_taps_are_one_operator(layer):
     """d = D = 1: one head, whatever the number of taps or the order."""
     taps = [[[2**t]] for t in range(9)]
@@ -164,11 +164,11 @@ def test_scalar_taps_are_one_operator(layer):
     construction = state_space(layer, model, 16, rounded=True)
     assert construction.heads == 1
     assert construction.error_bound == gamma(3)
-    error, bound = systems.float64_measure(construction, layer, model, 16)
+    error, bound = float64_measure(construction, layer, model, 16)
     assert error <= bound < 1e-12
 
 
-@pytest.mark.parametrize("layer", sorted(PRODUCTS))
+@pytest.mark.parametrize("layer", sorted(PAPER))
 def test_nothing_comes_out_of_a_filter_that_is_zero(layer):
     model = system(np.eye(3), np.ones((3, 2)), np.zeros((2, 3)))
     construction = state_space(layer, model, 4)
@@ -183,7 +183,7 @@ def test_derogatory_floats_need_no_tolerance():
     for layer, heads in (("mha", 4), ("iha", 2)):
         construction = state_space(layer, model, 32, rounded=True)
         assert construction.heads == heads
-        error, bound = systems.float64_measure(construction, layer, model, 32)
+        error, bound = float64_measure(construction, layer, model, 32)
         assert error <= bound
 
 
@@ -193,7 +193,7 @@ def test_simulations_agree():
     u = torch.from_numpy(np.random.default_rng(1).standard_normal((3, 12, systems.WIDTH)))
     ours = systems.recursion(*parts)(u)
     taps = torch.from_numpy(np.stack([systems.floats(tap) for tap in systems.impulse_response(model, 12)]))
-    for other in (systems.dlsim(*parts)(u), systems.conv1d(taps)(u), systems.causal(taps)(u)):
+    for other in (systems.dlsim(*parts)(u), filters.conv1d(taps)(u), filters.causal(taps)(u)):
         assert other.shape == ours.shape
         assert torch.allclose(ours, other, rtol=0, atol=1e-12)
 

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.bounds.heads import (
     error_floor,
-    least_attention_maps,
     least_heads,
     least_rank,
-    numerical_rank,
     spectrum,
     unit_norm,
     unstructured_heads,
@@ -39,7 +37,6 @@ def test_least_heads_are_the_formulas_of_T2(rank, pseudo):
     assert least_heads("iha", rank) == least_heads("two-layer", rank) == root
     assert least_heads("iha", rank, pseudo) == max(root, -(-rank // pseudo**2))
     assert least_heads("iha", rank, pseudo, "per_head") == max(root, -(-rank // pseudo))
-    assert least_attention_maps(rank) == rank
 
 
 def test_the_paper_examples():
@@ -57,8 +54,6 @@ def test_least_heads_refuses():
         least_heads("mha", 4, 2)
     with pytest.raises(ValueError, match="collapse"):
         least_heads("iha", 4, 2, "sideways")
-    with pytest.raises(ValueError, match="rank"):
-        least_attention_maps(0)
 
 
 @settings(max_examples=25, deadline=None)
@@ -132,17 +127,6 @@ def test_rounding_never_raises_the_bound():
     assert least_rank(values, 0.5 - 1e-9) == 13
 
 
-def test_numerical_rank():
-    found = numerical_rank(unit_powers("petersen", 9))
-    assert found.rank == 3
-    assert found.gap > 1e10
-    assert numerical_rank(unit_powers("karate", 9)).rank == 9
-    assert numerical_rank(unit_powers("karate", 9), 0.1).rank < 9
-    assert math.isinf(numerical_rank(np.ones((1, 2, 2))).gap)
-    huge = 1e200 * np.ones((2, 2, 2))
-    assert numerical_rank(huge).rank == 1
-
-
 def test_unit_norm_keeps_zero():
     out = unit_norm(np.stack([np.zeros((2, 2)), np.full((2, 2), 1e200), np.full((2, 2), 1e-200)]))
     assert out.norm(dim=(1, 2)).tolist() == pytest.approx([0, 1, 1])
@@ -158,7 +142,6 @@ def test_unit_norm_keeps_zero():
         (lambda: error_floor([1.0], -1), "at least 0"),
         (lambda: least_rank([1.0], 0.0), "tolerance"),
         (lambda: least_rank([1.0], math.nan), "tolerance"),
-        (lambda: numerical_rank(np.ones((1, 1, 1)), 1.0), "tolerance"),
         (lambda: unstructured_heads(0, 4), "terms"),
         (lambda: unstructured_heads(4, 4, 0), "head_dim"),
     ],
