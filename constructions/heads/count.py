@@ -8,7 +8,7 @@ them, and measures any other layer, one from a file for instance, by the same ru
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -85,6 +85,7 @@ class HeadCount:
         }
 
 
+@runtime_checkable
 class Task(Protocol):
     """What layers are for: a target, and what counts as reaching it."""
 

@@ -87,7 +87,7 @@ class ExactTask:
         nodes = len(self.graph.nodes)
         found = None
         if nodes <= EXACT_NODES:
-            found = settled(partial(self._at, layer), self._primes, PRIME_NODES // nodes)
+            found = settled(partial(self._at, layer), self._primes, PRIME_NODES / nodes)
         if found is not None:
             construction, verdict = found[0], Verdict("exact", found[1], 0.0)
         else:
