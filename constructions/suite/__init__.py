@@ -8,10 +8,14 @@
 - `mutants`: what can be damaged; each module above says in `subjects()` what is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
+from typing import Any
 
-from constructions.checks.mutants import Subject
+import joblib
+
+from constructions.checks.mutants import Subject, damage
 from constructions.checks.result import CheckResult
 from constructions.suite import (
     bank,
@@ -97,6 +101,56 @@ def steps(
             out.append(Step(f"FIR filter, {n} taps", lambda n=n: state_space.fir_checks(n, exact_only)))
         out.append(Step("state space, special", lambda: state_space.special_checks(exact_only)))
     return out
+
+
+WORTH_A_PROCESS = 8
+"""Pieces of work: a process takes some seconds to start."""
+LONG = ("tolerance", "N = 128", "N_max = 16", "K = 7", "k = 100", "N_max = 10", "k = 25", "N_max = 15", "order 16")
+"""Parts of the labels of long pieces, which start first."""
+
+
+def run(
+    made: str, options: Mapping[str, Any], jobs: int, work: Sequence[tuple[str, Any]]
+) -> Iterator[tuple[int, list[Any]]]:
+    """The results of each piece of work with its index: in order in this process, as they come from several.
+
+    Args:
+        made: "steps" or "subjects", the function that made the work.
+        options: its arguments. The pieces are closures over exact matrices, which no process can be sent: each makes
+            them anew.
+        jobs: how many processes, at most; of one thread each.
+        work: the pieces with their labels.
+
+    Raises:
+        OSError: a process was killed.
+    """
+    jobs = min(jobs, -(-len(work) // WORTH_A_PROCESS))
+    if jobs == 1:
+        yield from ((i, _results(piece)) for i, (_, piece) in enumerate(work))
+        return
+    order = sorted(range(len(work)), key=lambda i: not any(part in work[i][0] for part in LONG))
+    try:
+        with joblib.parallel_config("loky", inner_max_num_threads=1):
+            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+            yield from parallel(joblib.delayed(_piece)(made, options, i) for i in order)
+    except BrokenExecutor as error:
+        raise OSError("a process was killed, for instance for lack of memory; --jobs 1 runs in one") from error
+
+
+_MADE: dict[str, list[Any]] = {}
+"""In a process of `run`: the work of its last call, by a digest of what made it."""
+
+
+def _piece(made: str, options: Mapping[str, Any], index: int) -> tuple[int, list[Any]]:
+    key = str(joblib.hash((made, options)))
+    if key not in _MADE:
+        _MADE.clear()
+        _MADE[key] = globals()[made](**options)
+    return index, _results(_MADE[key][index])
+
+
+def _results(piece: Step | Subject) -> list[Any]:
+    return list(damage(piece) if isinstance(piece, Subject) else piece.run())
 
 
 def subjects() -> list[Subject]:

@@ -1,6 +1,7 @@
 """`iha-theory verify`: runs the construction checks."""
 
 import argparse
+import os
 import sys
 import time
 from collections import defaultdict
@@ -64,20 +65,28 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--coefficient", type=int, metavar="G", help="cpm3: any integer")
     parser.add_argument("--exact-only", action="store_true", help="leave out the float64 tier")
     parser.add_argument("--mutants", action="store_true", help="damage small constructions; the checks must notice")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="J",
+        default=os.cpu_count() or 1,
+        help="processes, at most; default the number of cores",
+    )
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the checks, or the mutants."""
+    if arguments.jobs < 1:
+        raise ValueError(f"--jobs takes an integer of at least 1, got {arguments.jobs}")
     if arguments.mutants:
         return _mutants(arguments)
-    steps = _plan(arguments)
+    options, steps = _plan(arguments)
     results: list[Any] = []
     started = time.monotonic()
     with output.kept(arguments.json, "verify", lambda: {"checks": [result.to_json() for result in results]}):
-        for step in output.progress([(step.label, step) for step in steps], "verify"):
-            results.extend(step.run())
+        _run("steps", options, arguments.jobs, [(step.label, step) for step in steps], results)
     failed = [result for result in results if not result.holds]
     out = output.console(arguments.json)
     out.print(_table(results))
@@ -87,7 +96,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _plan(arguments: argparse.Namespace) -> list[Any]:
+def _run(made: str, options: dict[str, Any], jobs: int, work: list[tuple[str, Any]], results: list[Any]) -> None:
+    """Puts the results of `constructions.suite.run` into the list, in the order of the work, also when stopped."""
+    from constructions import suite
+
+    found: dict[int, list[Any]] = {}
+    text = "mutants" if made == "subjects" else "verify"
+    try:
+        with output.bar(text, len(work)) as show:
+            for i, part in suite.run(made, options, jobs, work):
+                found[i] = part
+                show(f"{text}: {work[i][0]}", len(found))
+    finally:
+        results.extend(result for i in sorted(found) for result in found[i])
+
+
+def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[Any]]:
+    """What makes the steps, and the steps."""
     import numpy as np
 
     from constructions import suite
@@ -101,7 +126,19 @@ def _plan(arguments: argparse.Namespace) -> list[Any]:
         groups = list(suite.GROUPS)
     if graphs and "bank" not in groups:
         groups.append("bank")
-    options: dict[str, Any] = {"graphs": graphs or None, "exact_only": arguments.exact_only}
+    unused = [
+        ("--terms", arguments.terms, "bank" in groups),
+        ("--n-max", arguments.n_max, "cpm3" in groups),
+        ("--modulus", arguments.modulus, "cpm3" in groups),
+        ("--coefficient", arguments.coefficient, "cpm3" in groups),
+        ("--directed", arguments.directed or None, bool(graphs)),
+        ("--normalise", None if arguments.normalise == "none" else arguments.normalise, bool(graphs)),
+    ]
+    for option, value, used in unused:
+        if value is not None and not used:
+            names = "a graph" if option in ("--directed", "--normalise") else "bank" if option == "--terms" else "cpm3"
+            raise ValueError(f"{option} is for {names}, which is not checked here: leave it out")
+    options: dict[str, Any] = {"groups": groups, "graphs": graphs or None, "exact_only": arguments.exact_only}
     for name, least in (("terms", 1), ("n_max", 1)):
         values = getattr(arguments, name)
         if values is not None:
@@ -114,14 +151,14 @@ def _plan(arguments: argparse.Namespace) -> list[Any]:
         if arguments.modulus < 1:
             raise ValueError(f"--modulus takes an integer of at least 1, got {arguments.modulus}")
         options["tasks"] = [(arguments.modulus, arguments.coefficient)]
-    steps = suite.steps(groups, **options)
+    steps = suite.steps(**options)
     if not steps:
         raise ValueError("nothing to check: strictness has no exact tier, leave out --exact-only")
     for graph in graphs:
         edges = int((graph.adjacency != 0).sum() if graph.directed else (np.triu(graph.adjacency) != 0).sum())
         kind = "directed" if graph.directed else "undirected"
         print(f"{graph.name}: {len(graph.nodes)} nodes, {edges} edges, {kind}", file=sys.stderr)
-    return steps
+    return options, steps
 
 
 def _table(results: list[Any]) -> Any:
@@ -158,11 +195,12 @@ def _summary(results: list[Any], failed: list[Any], seconds: float) -> str:
 
 def _mutants(arguments: argparse.Namespace) -> int:
     from constructions import suite
-    from constructions.checks import mutants
 
-    if arguments.names or arguments.graph or arguments.terms:
-        raise ValueError("--mutants runs on fixed small cases: leave out names, --graph and --terms")
-    subjects = suite.subjects()
+    names = ("graph", "directed", "terms", "n_max", "modulus", "coefficient", "exact_only")
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(arguments, name) not in (None, False, [])]
+    given += ["--normalise"] * (arguments.normalise != "none") + ["names"] * bool(arguments.names)
+    if given:
+        raise ValueError(f"--mutants runs on fixed small cases: leave out {', '.join(given)}")
     results: list[Any] = []
 
     def lists() -> dict[str, Any]:
@@ -171,8 +209,8 @@ def _mutants(arguments: argparse.Namespace) -> int:
 
     started = time.monotonic()
     with output.kept(arguments.json, "verify", lists):
-        for subject in output.progress([(subject.check, subject) for subject in subjects], "mutants"):
-            results.extend(mutants.damage(subject))
+        work = [(subject.check, subject) for subject in suite.subjects()]  # takes seconds: may be stopped too
+        _run("subjects", {}, arguments.jobs, work, results)
     out = output.console(arguments.json)
     lines = []
     for check in dict.fromkeys(r.check for r in results):

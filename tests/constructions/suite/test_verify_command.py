@@ -1,9 +1,11 @@
 """`iha-theory verify` as a user calls it."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -129,6 +131,13 @@ def test_files_of_edges(call, tmp_path, name, content):
         ["--unknown"],
         ["strictness", "--exact-only"],
         ["--mutants", "karate"],
+        ["--mutants", "--exact-only"],
+        ["cpm3", "--terms", "4"],
+        ["karate", "--n-max", "4"],
+        ["inclusion", "--modulus", "3", "--coefficient", "1"],
+        ["cpm3", "--directed"],
+        ["bank", "--normalise", "row"],
+        ["--jobs", "0"],
         ["karate", "--normalise", "other"],
         ["cycle:4", "--normalise", "symmetric"],
     ],
@@ -197,3 +206,57 @@ def test_mutants(call, tmp_path, monkeypatch):
     assert {mutant["check"] for mutant in content["mutants"]} == {subject.check for subject in few}
     assert all(mutant.keys() == {"check", "mutant", "killed"} and mutant["killed"] for mutant in content["mutants"])
     assert "are caught" in out
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_stopping_mutants_leaves_json_that_says_so(call, tmp_path, monkeypatch, first):
+    few = suite.subjects()[:3]
+
+    def stop():
+        raise KeyboardInterrupt
+
+    stopped = [*few[:2], dataclasses.replace(few[2], build=stop)]
+    monkeypatch.setattr(suite, "subjects", stop if first else lambda: stopped)
+    file = tmp_path / "m.json"
+    code, _, err = call("verify", "--mutants", "--json", str(file))
+    content = json.loads(file.read_text())
+    assert code == 130
+    assert "stopped" in err
+    assert not content["complete"]
+    assert {mutant["check"] for mutant in content["mutants"]} == (set() if first else {s.check for s in few[:2]})
+
+
+def test_processes_change_nothing_but_the_order_of_work(call, tmp_path):
+    """Exact checks, whose errors are 0, and counts: with 16 steps two processes are worth it."""
+    files = []
+    for jobs in (1, 2):
+        files.append(tmp_path / f"{jobs}.json")
+        n_max = [str(n) for n in range(1, 10)]
+        code, *_ = call(
+            "verify",
+            "cpm3",
+            "--modulus",
+            "3",
+            "--coefficient",
+            "8",
+            "--n-max",
+            *n_max,
+            "--jobs",
+            jobs,
+            "--json",
+            files[-1],
+        )
+        assert code == 0
+    assert files[0].read_text() == files[1].read_text()
+
+
+def test_a_process_that_dies_is_one_line(call, monkeypatch):
+    def killed(*_):
+        raise BrokenProcessPool("a process in the pool was terminated")
+        yield
+
+    monkeypatch.setattr(suite.joblib, "Parallel", lambda **_: killed)
+    code, _, err = call("verify", "cpm3", "--jobs", "2")
+    assert code == 2
+    assert len(err.strip().splitlines()) == 1
+    assert "--jobs 1" in err
