@@ -131,7 +131,7 @@ def run(
     order = sorted(range(len(work)), key=lambda i: not any(part in work[i][0] for part in LONG))
     try:
         with joblib.parallel_config("loky", inner_max_num_threads=1):
-            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
             yield from parallel(joblib.delayed(_piece)(made, options, i) for i in order)
     except BrokenExecutor as error:
         raise OSError("a process was killed, for instance for lack of memory; --jobs 1 runs in one") from error
