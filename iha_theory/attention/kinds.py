@@ -22,6 +22,8 @@ class LayerOptions(Options):
 
     layer: ClassVar[str] = "MultiHeadAttention"
     """The class, in `iha_theory.attention`."""
+    passed: ClassVar[tuple[str, ...]] = ()
+    """The options that are arguments of the class, by the same names."""
 
     heads: int = option(3, "heads H", 1)
     head_dim: int | None = option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
@@ -37,7 +39,7 @@ class LayerOptions(Options):
 
     def arguments(self, content: int) -> dict[str, Any]:
         """The layer's arguments beyond those of all: values wide enough to reach its capacity on content of width d."""
-        return {"value_head_dim": content}
+        return {"value_head_dim": content} | {name: getattr(self, name) for name in self.passed}
 
     def bound(self) -> dict[str, Any]:
         """What `iha_theory.capacity.capacity_bound` needs beyond the heads."""
@@ -95,12 +97,9 @@ class TalkingHeads(LayerOptions):
     """Heads mixed before and after the pattern."""
 
     layer: ClassVar[str] = "TalkingHeadsAttention"
+    passed: ClassVar[tuple[str, ...]] = ("mix",)
 
     mix: Literal["both", "logits", "weights"] = option("both", "what Talking-Heads mixes over the heads")
-
-    def arguments(self, content: int) -> dict[str, Any]:
-        """As MHA's."""
-        return {"value_head_dim": content, "mix": self.mix}
 
 
 @dataclass(frozen=True)
@@ -108,12 +107,9 @@ class Differential(LayerOptions):
     """The difference of two maps a head."""
 
     layer: ClassVar[str] = "DifferentialAttention"
+    passed: ClassVar[tuple[str, ...]] = ("lambda_init",)
 
     lambda_init: float = option(0.8, "initial factor on the second maps of Differential attention")
-
-    def arguments(self, content: int) -> dict[str, Any]:
-        """As MHA's."""
-        return {"value_head_dim": content, "lambda_init": self.lambda_init}
 
 
 @dataclass(frozen=True)
