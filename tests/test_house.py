@@ -14,8 +14,6 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
 FOLDERS = sorted({path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")})
-STILL: dict[str, int] = {}
-"""Rooms and modules that are to become smaller: what they may hold until then."""
 LIGHT = """
 import contextlib, sys
 with contextlib.suppress(SystemExit):
@@ -43,9 +41,9 @@ def test_the_list_of_commands_is_that_of_the_entry_points():
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
 def test_rooms_are_small(folder):
     modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
-    assert len(modules) <= STILL.get(str(folder.relative_to(ROOT)), 12)
+    assert len(modules) <= 12
     lengths = {str(m.relative_to(ROOT)): len(m.read_text(encoding="utf-8").splitlines()) for m in modules}
-    assert {name: length for name, length in lengths.items() if length > STILL.get(name, 300)} == {}
+    assert {name: length for name, length in lengths.items() if length > 300} == {}
 
 
 def test_the_import_rules_have_no_exceptions():
