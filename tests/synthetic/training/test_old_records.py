@@ -56,12 +56,9 @@ def test_the_commands_read_them(call, tmp_path):
         ({"heads": 0}, "heads must be at least 1"),
     ],
 )
-def test_what_no_run_could_be_is_refused_with_a_sentence(call, tmp_path, change, reason):
+def test_what_no_run_could_be_is_refused_with_a_sentence(refused, tmp_path, change, reason):
     record = records.read(OLD)[0]
     record["config"] |= change
     (tmp_path / "runs.jsonl").write_text(json.dumps(record) + "\n")
     shutil.copytree(OLD / "weights", tmp_path / "weights")
-    code, out, err = call("figures", "floors", "--from", tmp_path, "--out", tmp_path / "out")
-    assert (code, out) == (2, "")
-    assert reason in err
-    assert len(err.strip().splitlines()) == 1
+    assert reason in refused("figures", "floors", "--from", tmp_path, "--out", tmp_path / "out")
