@@ -68,11 +68,10 @@ def test_least_knots_by_hand():
 @pytest.mark.parametrize("deep", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize(
     ("tokens", "modulus", "coefficient"),
-    [(1, 7, 16), (16, 2, 5), (10, 3, 8), (8, 4, -9), (7, 5, 2**62), (5, 9, 19), (9, 1, 3)],
+    [(1, 7, 16), (12, 2, 5), (8, 3, 8), (6, 4, -9), (5, 5, 2**62), (4, 9, 19), (9, 1, 3)],
 )
 def test_all_sequences(deep, tokens, modulus, coefficient):
     net, task = relu_network("iha", tokens, modulus, coefficient, deep=deep), CountPairs(modulus, coefficient)
-    assert modulus**tokens <= 100_000
     for x in all_sequences(modulus, tokens):
         counts = net.counts(net.workspaces(torch.from_numpy(x), share_pattern=True))
         assert np.array_equal(counts.numpy(), task.target(x))
