@@ -10,6 +10,7 @@ from sympy import QQ
 from constructions.checks.operators import exact_gap
 from constructions.construction import count
 from constructions.cpm3.workspace import LAYERS, network, workspace
+from constructions.filter_bank.layers import PAPER
 from constructions.suite.cpm3 import counts_errors, counts_exact, workspace_exact
 from iha_theory import exact
 from iha_theory.costs import ceil_sqrt, pair_count_parameters, workspace_parameters
@@ -130,7 +131,7 @@ def test_heads_and_parameters(layer):
     assert count(net.module) == count(net.mlp) + construction.parameters
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("layer", PAPER)
 def test_checks_hold_and_say_what_they_compared(layer):
     construction = workspace(layer, 6)
     assert workspace_exact(layer, construction).holds

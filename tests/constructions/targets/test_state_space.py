@@ -220,7 +220,7 @@ ONE = [[1]]
         (lambda: system(ONE, ONE, [[1, 2]]), ValueError, "C of shape"),
         (lambda: system(ONE, ONE, ONE, [[1, 2]]), ValueError, "D of shape"),
         (lambda: system([[float("nan")]], ONE, ONE), ValueError, "nan"),
-        (lambda: state_space("iha", system(ONE, ONE, ONE), 0), ValueError, "tokens must be at least 1"),
+        (lambda: state_space("iha", system(ONE, ONE, ONE), 0), ValueError, "tokens must be an integer of at least 1"),
         (lambda: state_space("gqa", system(ONE, ONE, ONE), 3), ValueError, "unknown layer 'gqa'"),
         (lambda: fir("iha", [], 3), ValueError, "taps of one shape, got none"),
         (lambda: fir("iha", [ONE, [[1, 2]]], 3), ValueError, "taps of one shape"),
