@@ -134,8 +134,13 @@ def residues(m: DomainMatrix, prime: int) -> DomainMatrix:
     return DomainMatrix([entries[i * columns : (i + 1) * columns] for i in range(rows)], m.shape, field).to_dense()
 
 
-def primes_beyond(bound: int) -> Iterator[int]:
-    """The largest primes below 2^53, as many as it takes for their product to exceed the bound.
+def denominator(*matrices: DomainMatrix) -> int:
+    """The least common denominator of the entries of rational matrices."""
+    return math.lcm(*(int(x.denominator) for m in matrices for x in m.to_list_flat()))
+
+
+def primes_beyond(bound: int, avoided: int = 1) -> Iterator[int]:
+    """The largest primes below 2^53 whose product exceeds the bound, none of which divides `avoided`.
 
     Two integers that are equal modulo all of them, and differ by less than their product, are equal (Chinese
     remainders). Every residue is a float64.
@@ -143,8 +148,9 @@ def primes_beyond(bound: int) -> Iterator[int]:
     prime, product = LARGEST_INTEGER, 1
     while product <= bound:
         prime = int(prevprime(prime))
-        product *= prime
-        yield prime
+        if avoided % prime:
+            product *= prime
+            yield prime
 
 
 def difference(a: Sequence[DomainMatrix | None], b: Sequence[DomainMatrix | None]) -> float:

@@ -1,6 +1,7 @@
 """Verifies a file of weights against a graph: `iha-theory heads GRAPH --check-weights FILE`."""
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from constructions.heads.count import Task
 from constructions.heads.exact import ExactTask
 from constructions.heads.files import WeightFile, read
 from iha_theory.cli import output
-from synthetic.graphs import Graph, normalise
+from synthetic.graphs import Graph, fields, normalise, sentence
 
 
 def check(path: str, graph: Graph, terms: int, normalisation: str | None, json: str | None) -> int:
@@ -29,14 +30,15 @@ def check(path: str, graph: Graph, terms: int, normalisation: str | None, json: 
     content = read(path)
     task = _task_of(content, path, graph, terms, normalisation)
     output.prepare_json(json)
+    print(sentence(graph), file=sys.stderr)
     rows, started = [], time.monotonic()
     steps: list[tuple[str, Callable[[], dict[str, Any]]]] = [
         (layer, partial(_judge, task, layer, construction)) for layer, construction in content.constructions.items()
     ]
     for step in output.progress(steps, "check"):
         rows.append(step())
-    fields = {"graph": graph.name, "terms": content.terms, "tolerance": content.tolerance, "intact": content.intact}
-    output.write_json(json, "heads", {**fields, "weights": rows})
+    about = {"graph": graph.name, **fields(graph), "terms": content.terms, "tolerance": content.tolerance}
+    output.write_json(json, "heads", {**about, "intact": content.intact, "weights": rows})
     out = output.console(json)
     names = ("layer", "heads", "pseudo_heads", "error", "bound", "tier", "verdict")
     lines = [[f"{x:.2g}" if isinstance(x := row[name], float) else str(x or "") for name in names] for row in rows]

@@ -26,8 +26,8 @@ columns:
               cannot hold, in float64 and relative to the sizes of an entry's addends. Above, |difference| / |target|
 
 settings:
-  Tolerance 0 is about [X, AX, ..., A^(k-1) X] of the matrix as given, or as --normalise says. Weights that are no
-  integers count as the numbers that float64 holds.
+  Tolerance 0 is about [X, AX, ..., A^(k-1) X] of the matrix as given, or as --normalise says. Weights count as they are
+  written (0.1 is one tenth), row-normalised ones are fractions; those of --normalise symmetric are rounded to float64.
   Tolerances above 0 are about the powers scaled to Frobenius norm 1: of the symmetric-normalised matrix if the graph is
   undirected and no weight is negative, else of the matrix as given; or as --normalise says. The error is the root mean
   square one for content with independent entries of mean 0 and variance 1. The least is {LEAST_TOLERANCE:g}.

@@ -1,6 +1,7 @@
 """Counts the heads of a graph's filter bank, prints the table, and writes weights: `iha-theory heads GRAPH`."""
 
 import os
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from constructions.heads.exact import ExactTask
 from constructions.heads.files import WeightFile, write
 from iha_theory.cli import output
 from iha_theory.rounding import require_one_of
-from synthetic.graphs import Graph, normalise
+from synthetic.graphs import Graph, fields, normalise, sentence
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def count(wanted: Wanted, weights: str | None, json: str | None) -> int:
     if not steps:
         raise ValueError("nothing to count: iha-wide is for tolerances above 0")
     results: list[HeadCount] = []
-    about = {"graph": graph.name, "nodes": len(graph.nodes), "terms": wanted.terms, "settings": settings}
+    print(sentence(graph), file=sys.stderr)
+    about = {"graph": graph.name, **fields(graph), "terms": wanted.terms, "settings": settings}
     started = time.monotonic()
     with output.kept(json, "heads", lambda: {**about, "heads": [row.to_json() for row in results]}):
         for step in output.progress(steps, "heads"):

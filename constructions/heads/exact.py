@@ -40,7 +40,7 @@ class ExactTask:
     """[X, A X, ..., A^{k-1} X], exactly.
 
     Args:
-        graph: A is its adjacency matrix, (N, N), as it is; floats count as the numbers that they hold.
+        graph: A is its adjacency matrix, (N, N), as it is: fractions too, and floats as the numbers that they hold.
         terms: k.
         width: of the content, d.
     """
@@ -143,7 +143,7 @@ class ExactTask:
         norm = max(QQ(1), *(sum(row, QQ(0)) for row in a))
         sizes = [norm**t + sum((x * norm**s for s, x in enumerate(row)), QQ(0)) for t, row in enumerate(c)]
         largest = max(int(x.numerator) // int(x.denominator) + 1 for x in sizes)
-        return list(exact.primes_beyond(2 * g * q**self.terms * largest))
+        return list(exact.primes_beyond(2 * g * q**self.terms * largest, g * q))
 
     def _in_float64(self, layer: str, construction: Construction) -> Verdict:
         """Entry by entry against the exact powers, rounded.

@@ -45,7 +45,8 @@ def bank_exact(layer: str, graph: Graph, terms: int) -> CheckResult:
         own = a if prime is None else exact.residues(a, prime)
         return bank(layer, powers(own), terms, WIDTH), list(power_blocks(own, terms))
 
-    construction, error, primes = settled(build, lambda: list(exact.primes_beyond(largest_difference(a, terms))))
+    bound, avoided = largest_difference(a, terms), exact.denominator(a)
+    construction, error, primes = settled(build, lambda: list(exact.primes_beyond(bound, avoided)))
     compared = f"modulo {primes} primes, hence over the integers" if primes else "over the rationals"
     compared = f"operators {compared}"
     return _result(construction, layer, graph, terms, "exact", error, 0.0, compared)
@@ -79,11 +80,13 @@ def bank_float64(layer: str, graph: Graph, terms: int) -> CheckResult:
 
 
 def out_of_range(graph: Graph, terms: int) -> str | None:
-    """Why float64 cannot run the bank of a graph within a relative bound; None if it can."""
+    """Why float64 cannot run the bank of a graph within a relative bound; None if it can. Fractions are rounded."""
     try:
         a = graph.adjacency.astype(np.float64)
-        if graph.adjacency.dtype.kind != "f" and any(int(x) != float(x) for x in graph.adjacency.flat):
+        if any(isinstance(x, int) and x != float(x) for x in graph.adjacency.ravel().tolist()):
             return "a weight is not a float64"
+        if ((a == 0) != (graph.adjacency == 0)).any():
+            return "a weight underflows float64"
         list(power_blocks_float(np.abs(a), terms))
     except (OverflowError, ValueError):
         return "its powers overflow float64"

@@ -26,9 +26,12 @@ names:
   random:N (directed, weights -3..3). karate, les_miserables, florentine and davis have weights 0 and 1.
 
 files:
-  Edge list, one edge 'u v [weight]' a line, blanks or commas between; # and % start comments; a line with one label is
-  a node without edges; undirected, or arcs with --directed. GraphML and Matrix Market say their direction themselves;
-  an .npz holds one matrix. Repeated edges add up, so an undirected list has each edge once.
+  Edge list, one edge 'u v [weight]' a line: tabs, semicolons, commas or blanks between, the same in the whole file, and
+  as many columns on every line. Lines that start with # or % are comments; a first line 'source target weight' is a
+  header; "..." holds any label; a line with one label is a node without edges. Undirected, or arcs with --directed.
+  GraphML and Matrix Market say their direction themselves; an .npz holds one matrix. Repeated edges add up, so an
+  undirected list has each edge once. Weights are what is written: 0.1 is one tenth, 1/3 a third. What was read is said
+  in a line; what does not fit is refused with its line.
 
 the table:
   A row is one setting of a check and holds several: both layers, both tiers, for cpm3 all pairs (M, G). Empty: not run.
@@ -82,10 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"--jobs takes an integer of at least 1, got {arguments.jobs}")
     if arguments.mutants:
         return _mutants(arguments)
-    options, steps = _plan(arguments)
+    options, steps, graphs = _plan(arguments)
     results: list[Any] = []
     started = time.monotonic()
-    with output.kept(arguments.json, "verify", lambda: {"checks": [result.to_json() for result in results]}):
+    with output.kept(arguments.json, "verify", lambda: graphs | {"checks": [result.to_json() for result in results]}):
         _run("steps", options, arguments.jobs, [(step.label, step) for step in steps], results)
     failed = [result for result in results if not result.holds]
     out = output.console(arguments.json)
@@ -111,17 +114,16 @@ def _run(made: str, options: dict[str, Any], jobs: int, work: list[tuple[str, An
         results.extend(result for i in sorted(found) for result in found[i])
 
 
-def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[Any]]:
-    """What makes the steps, and the steps."""
-    import numpy as np
-
+def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    """What makes the steps, the steps, and what was read of graphs that were given, as JSON fields."""
     from constructions import suite
-    from synthetic.graphs import load, normalise
+    from synthetic.graphs import fields, load, normalise, sentence
 
     groups = [name for name in arguments.names if name in suite.GROUPS]
     specs = [name for name in arguments.names if name not in suite.GROUPS]
     specs = list(dict.fromkeys(specs + arguments.graph))
-    graphs = [normalise(load(spec, directed=arguments.directed), arguments.normalise) for spec in specs]
+    given = [load(spec, directed=arguments.directed) for spec in specs]
+    graphs = [normalise(graph, arguments.normalise) for graph in given]
     if not groups and not graphs:
         groups = list(suite.GROUPS)
     if graphs and "bank" not in groups:
@@ -154,11 +156,10 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[Any]]:
     steps = suite.steps(**options)
     if not steps:
         raise ValueError("nothing to check: strictness has no exact tier, leave out --exact-only")
-    for graph in graphs:
-        edges = int((graph.adjacency != 0).sum() if graph.directed else (np.triu(graph.adjacency) != 0).sum())
-        kind = "directed" if graph.directed else "undirected"
-        print(f"{graph.name}: {len(graph.nodes)} nodes, {edges} edges, {kind}", file=sys.stderr)
-    return options, steps
+    for graph in given:
+        print(sentence(graph), file=sys.stderr)
+    read = {"graphs": [{"graph": graph.name} | fields(graph) for graph in given]} if given else {}
+    return options, steps, read
 
 
 def _table(results: list[Any]) -> Any:
