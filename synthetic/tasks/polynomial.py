@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
+from synthetic.graphs import Graph, load
 from synthetic.tasks.bank import LinearBankTask, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
 
@@ -49,6 +50,10 @@ class Polynomial(LinearBankTask):
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """I, A, ..., A^{k-1}."""
         return powers(self.graph, self.normalise, self.terms)
+
+    def given(self) -> Graph:
+        """The graph."""
+        return load(self.graph)
 
     def outside(self) -> bytes:
         """The graph's file."""

@@ -32,6 +32,7 @@ import numpy as np
 from jaxtyping import Shaped
 
 from iha_theory.options import Options
+from synthetic.graphs import Graph
 
 if TYPE_CHECKING:
     from torch import nn
@@ -164,6 +165,10 @@ class Task(Problem, Options):
     def outside(self) -> bytes:
         """What the options name but do not hold, such as a graph in a file: a part of a run's identity."""
         return b""
+
+    def given(self) -> Graph | None:
+        """The graph that the task is about, as it was read, for tasks with one."""
+        return None
 
 
 def up_to(capacity: int) -> dict[str, Sequence[int]]:

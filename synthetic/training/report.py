@@ -3,6 +3,7 @@
 Imports no torch.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,20 @@ def describe(record: Mapping[str, Any]) -> str:
         elif name == "floor" and record["error"] is not None:
             parts.append("no floor is known")
     return ", ".join(parts) + f" ({record['steps']} steps, {record['wall_s']:.1f} s)"
+
+
+def graphs(configs: Sequence[TrainConfig]) -> dict[str, Any]:
+    """Says on standard error what was read of the graphs that runs are about; the same as JSON fields.
+
+    Raises:
+        ValueError, OSError: as `synthetic.graphs.load`.
+    """
+    from synthetic.graphs import fields, sentence
+
+    read = {graph.name: graph for problem in dict.fromkeys(c.problem for c in configs) if (graph := problem.given())}
+    for graph in read.values():
+        print(sentence(graph), file=sys.stderr)
+    return {"graphs": [{"graph": graph.name} | fields(graph) for graph in read.values()]} if read else {}
 
 
 def points(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int, int | None], list[Any]]:

@@ -75,6 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     output.prepare_json(arguments.json)
     jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
     try:
+        graphs = report.graphs(runs)
+    except (ValueError, OSError):  # the runs that need it fail, and say so
+        graphs = {}
+    try:
         with output.bar("sweep", len(runs)) as bar:
             done = report.counted(bar, len(runs))
             found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=done)
@@ -84,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 130
-    output.write_json(arguments.json, "sweep", {"runs": found})
+    output.write_json(arguments.json, "sweep", {**graphs, "runs": found})
     out = output.console(arguments.json)
     out.print(_table(found))
     bad = [record for record in found if record["outcome"] in ("failed", "diverged")]

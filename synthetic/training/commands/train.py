@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"no checkpoint of this run in {arguments.out}: it is made by the same options")
         if not arguments.resume:
             checkpoint.unlink(missing_ok=True)
+    graphs = report.graphs([config])
     label = config.problem.label
     with output.bar(label, config.steps, every=5) as bar:
         says = report.progress(bar, label)
@@ -86,6 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)
     record = dataclasses.asdict(result.record)
-    output.write_json(arguments.json, "train", {"runs": [record]})
+    output.write_json(arguments.json, "train", {**graphs, "runs": [record]})
     out.print(report.describe(record), soft_wrap=True)
     return 0 if record["outcome"] in ("finished", "stopped") else 1

@@ -164,3 +164,12 @@ def test_bench(call, tmp_path):
     for benchmark in found:
         assert benchmark.keys() == {"name", "ratio", "median_s", "n"}
         assert benchmark["ratio"] > 0
+
+
+def test_what_was_read_of_a_graph_is_said(call, tmp_path):
+    (tmp_path / "g.txt").write_text("a b 0.5\nb c 1\n")
+    options = ("--terms", 2, "--heads", 2, "--steps", 2, "--batch", 2, "--eval-size", 4, "--json", "-")
+    code, out, err = call("train", "polynomial", "--graph", tmp_path / "g.txt", *options)
+    assert code == 0
+    assert "g.txt: 3 nodes, 2 edges, undirected, weights fractions 1/2 to 1, 1 component, no self-loops" in err
+    assert json.loads(out)["graphs"][0]["weights"] == {"kind": "fractions", "least": "1/2", "greatest": 1}
