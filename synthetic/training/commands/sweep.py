@@ -75,10 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
     output.prepare_json(arguments.json)
     jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
     try:
-        graphs = report.graphs(runs)
-    except (ValueError, OSError):  # the runs that need it fail, and say so
-        graphs = {}
-    try:
         with output.bar("sweep", len(runs)) as bar:
             done = report.counted(bar, len(runs))
             found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=done)
@@ -88,6 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 130
+    try:
+        graphs = report.graphs(runs)
+    except (ValueError, OSError):  # the runs that needed it have failed, and say so
+        graphs = {}
     output.write_json(arguments.json, "sweep", {**graphs, "runs": found})
     out = output.console(arguments.json)
     out.print(_table(found))

@@ -72,11 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"no checkpoint of this run in {arguments.out}: it is made by the same options")
         if not arguments.resume:
             checkpoint.unlink(missing_ok=True)
-    graphs = report.graphs([config])
     label = config.problem.label
     with output.bar(label, config.steps, every=5) as bar:
         says = report.progress(bar, label)
         (trained,) = train([config], checkpoint_file=checkpoint, stop_at=arguments.stop_at, report=says)
+    graphs = report.graphs([config])
     out = output.console(arguments.json)
     if trained.outcome is None:
         out.print(f"stopped at step {len(trained.losses)} of {config.steps}; --resume continues", soft_wrap=True)
