@@ -108,7 +108,7 @@ def test_refusals():
     assert found.rank == 1
     with pytest.raises(ValueError, match="unknown layer 'gqa'"):
         reduced.bank("gqa", found, 1)
-    with pytest.raises(ValueError, match="width must be at least 1"):
+    with pytest.raises(ValueError, match="width must be an integer of at least 1"):
         reduced.bank("mha", found, 0)
     with pytest.raises(ValueError, match="at least 1"):
         reduced.reduce(exact.identity(2, QQ), 0)
