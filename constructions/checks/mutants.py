@@ -61,16 +61,17 @@ def damage(subject: Subject) -> Iterator[MutantResult]:
         ValueError: the check does not hold for the intact construction.
     """
     intact = subject.build()
-    if not _holds(subject, intact):
+    if not holds(subject, intact):
         raise ValueError(f"{subject.check} does not hold for the intact construction")
     before = subject.outputs(intact)
     for name, make in {**_layer_damages(subject), **subject.extra}.items():
         mutant = make(subject.copy(intact))
         if mutant is not None:
-            yield MutantResult(subject.check, name, _changed(subject, mutant, before), not _holds(subject, mutant))
+            yield MutantResult(subject.check, name, changed(subject, mutant, before), not holds(subject, mutant))
 
 
-def _holds(subject: Subject, construction: Any) -> bool:
+def holds(subject: Subject, construction: Any) -> bool:
+    """Whether the check holds for a construction, and does not refuse it."""
     try:
         error, bound = subject.error(construction)
     except ValueError:  # refused: not position-only, not an integer
@@ -78,7 +79,8 @@ def _holds(subject: Subject, construction: Any) -> bool:
     return error <= bound
 
 
-def _changed(subject: Subject, construction: Any, before: Tensor) -> bool:
+def changed(subject: Subject, construction: Any, before: Tensor) -> bool:
+    """Whether a construction's outputs are others than before."""
     try:
         after = subject.outputs(construction)
     except ValueError:

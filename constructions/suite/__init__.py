@@ -5,17 +5,19 @@
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
-- `mutants`: what can be damaged; each module above says in `subjects()` what is.
+- `mutants`: damage to constructions, to the helpers that build them and to counted heads; each module above says in
+  `subjects()` what is damaged.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import joblib
 
-from constructions.checks.mutants import Subject, damage
+from constructions.checks.helpers import damage_helpers
+from constructions.checks.mutants import MutantResult, Subject, damage
 from constructions.checks.result import CheckResult
 from constructions.suite import (
     bank,
@@ -39,10 +41,10 @@ N_MAX = range(1, 27)
 
 @dataclass(frozen=True)
 class Step:
-    """A few checks that run together, and what to call them in the progress bar."""
+    """A few checks or mutants that run together, and what to call them in the progress bar."""
 
     label: str
-    run: Callable[[], Iterator[CheckResult]]
+    run: Callable[[], Iterator[Any]]
 
 
 def steps(
@@ -105,30 +107,39 @@ def steps(
 
 WORTH_A_PROCESS = 8
 """Pieces of work: a process takes some seconds to start."""
-LONG = ("tolerance", "N = 128", "N_max = 16", "K = 7", "k = 100", "N_max = 10", "k = 25", "N_max = 15", "order 16")
+LONG = (
+    "helpers",
+    "tolerance",
+    "N = 128",
+    "N_max = 16",
+    "K = 7",
+    "k = 100",
+    "N_max = 10",
+    "k = 25",
+    "N_max = 15",
+    "order 16",
+)
 """Parts of the labels of long pieces, which start first."""
 
 
-def run(
-    made: str, options: Mapping[str, Any], jobs: int, work: Sequence[tuple[str, Any]]
-) -> Iterator[tuple[int, list[Any]]]:
+def run(made: str, options: Mapping[str, Any], jobs: int, work: Sequence[Step]) -> Iterator[tuple[int, list[Any]]]:
     """The results of each piece of work with its index: in order in this process, as they come from several.
 
     Args:
-        made: "steps" or "subjects", the function that made the work.
-        options: its arguments. The pieces are closures over exact matrices, which no process can be sent: each makes
+        made: "steps" or "mutants", the function that made the work.
+        options: its arguments. The steps are closures over exact matrices, which no process can be sent: each makes
             them anew.
         jobs: how many processes, at most; of one thread each.
-        work: the pieces with their labels.
+        work: the steps.
 
     Raises:
         OSError: a process was killed.
     """
     jobs = min(jobs, -(-len(work) // WORTH_A_PROCESS))
     if jobs == 1:
-        yield from ((i, _results(piece)) for i, (_, piece) in enumerate(work))
+        yield from ((i, list(step.run())) for i, step in enumerate(work))
         return
-    order = sorted(range(len(work)), key=lambda i: not any(part in work[i][0] for part in LONG))
+    order = sorted(range(len(work)), key=lambda i: not any(part in work[i].label for part in LONG))
     try:
         with joblib.parallel_config("loky", inner_max_num_threads=1):
             parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
@@ -137,7 +148,7 @@ def run(
         raise OSError("a process was killed, for instance for lack of memory; --jobs 1 runs in one") from error
 
 
-_MADE: dict[str, list[Any]] = {}
+_MADE: dict[str, list[Step]] = {}
 """In a process of `run`: the work of its last call, by a digest of what made it."""
 
 
@@ -146,13 +157,49 @@ def _piece(made: str, options: Mapping[str, Any], index: int) -> tuple[int, list
     if key not in _MADE:
         _MADE.clear()
         _MADE[key] = globals()[made](**options)
-    return index, _results(_MADE[key][index])
-
-
-def _results(piece: Step | Subject) -> list[Any]:
-    return list(damage(piece) if isinstance(piece, Subject) else piece.run())
+    return index, list(_MADE[key][index].run())
 
 
 def subjects() -> list[Subject]:
     """Every check that mutants test."""
     return [subject for module in MODULES for subject in module.subjects()]
+
+
+def mutants() -> list[Step]:
+    """Every subject damaged, then the helpers that build each module's, then the heads that results count."""
+    out = [Step(subject.check, lambda subject=subject: damage(subject)) for subject in subjects()]
+    for module in MODULES:
+        name = module.__name__.rpartition(".")[2]
+        out.append(Step(f"helpers of {name}", lambda module=module: damage_helpers(module.subjects)))
+    return [*out, Step("claimed heads", miscounted)]
+
+
+def miscounted() -> Iterator[MutantResult]:
+    """Of a result of each family and layer, the same with one head more, which no check may let pass."""
+    firsts: dict[tuple[str, str], CheckResult] = {}
+    for step in small_steps():
+        for result in step.run():
+            firsts.setdefault((result.id.partition("/")[0], result.layer), result)
+    for result in firsts.values():
+        caught = result.holds and not replace(result, heads=result.heads + 1).holds
+        yield MutantResult(result.id, "one head more than claimed", changes=True, killed=caught)
+
+
+def small_steps() -> list[Step]:
+    """Of every family of checks something small."""
+    return [
+        Step("bank", lambda: bank.graph_checks(builtin("petersen"), 2, exact_only=True)),
+        Step("every matrix", every_matrix.checks),
+        Step("CPM-3", lambda: cpm3.checks(2, ((2, 5),))),
+        Step("causal bank", lambda: causal.bank_checks(2, exact_only=True)),
+        Step("causal CPM-3", lambda: causal.cpm3_checks(2)),
+        Step("inclusion", lambda: inclusion.inclusion_checks(exact_only=True)),
+        Step("strictness", inclusion.strictness_checks),
+        Step("tiles, two layers", lambda: better.checks(4, exact_only=True)),
+        Step("reduced", lambda: fewer_heads.checks("petersen", "none", 9, exact_only=True)),
+        Step("tolerance", fewer_heads.tolerance_checks),
+        Step("convolution", lambda: convolution.checks(3, exact_only=True)),
+        Step("state space", lambda: state_space.checks(4, exact_only=True)),
+        Step("FIR filter", lambda: state_space.fir_checks(4, exact_only=True)),
+        Step("state space, special", lambda: state_space.special_checks(exact_only=True)),
+    ]

@@ -67,7 +67,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--modulus", type=int, metavar="M", help="cpm3: with --coefficient, one task")
     parser.add_argument("--coefficient", type=int, metavar="G", help="cpm3: any integer")
     parser.add_argument("--exact-only", action="store_true", help="leave out the float64 tier")
-    parser.add_argument("--mutants", action="store_true", help="damage small constructions; the checks must notice")
+    parser.add_argument(
+        "--mutants", action="store_true", help="damage small constructions and what builds them; the checks must notice"
+    )
     parser.add_argument(
         "--jobs",
         type=int,
@@ -89,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     results: list[Any] = []
     started = time.monotonic()
     with output.kept(arguments.json, "verify", lambda: graphs | {"checks": [result.to_json() for result in results]}):
-        _run("steps", options, arguments.jobs, [(step.label, step) for step in steps], results)
+        _run("steps", options, arguments.jobs, steps, results)
     failed = [result for result in results if not result.holds]
     out = output.console(arguments.json)
     out.print(_table(results))
@@ -99,17 +101,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _run(made: str, options: dict[str, Any], jobs: int, work: list[tuple[str, Any]], results: list[Any]) -> None:
+def _run(made: str, options: dict[str, Any], jobs: int, work: list[Any], results: list[Any]) -> None:
     """Puts the results of `constructions.suite.run` into the list, in the order of the work, also when stopped."""
     from constructions import suite
 
     found: dict[int, list[Any]] = {}
-    text = "mutants" if made == "subjects" else "verify"
+    text = "mutants" if made == "mutants" else "verify"
     try:
         with output.bar(text, len(work)) as show:
             for i, part in suite.run(made, options, jobs, work):
                 found[i] = part
-                show(f"{text}: {work[i][0]}", len(found))
+                show(f"{text}: {work[i].label}", len(found))
     finally:
         results.extend(result for i in sorted(found) for result in found[i])
 
@@ -210,8 +212,8 @@ def _mutants(arguments: argparse.Namespace) -> int:
 
     started = time.monotonic()
     with output.kept(arguments.json, "verify", lists):
-        work = [(subject.check, subject) for subject in suite.subjects()]  # takes seconds: may be stopped too
-        _run("subjects", {}, arguments.jobs, work, results)
+        work = suite.mutants()  # takes seconds: may be stopped too
+        _run("mutants", {}, arguments.jobs, work, results)
     out = output.console(arguments.json)
     lines = []
     for check in dict.fromkeys(r.check for r in results):

@@ -200,7 +200,7 @@ def _models(layer: str, feedthrough: bool) -> list[Subject]:
         "exact": lambda construction: (exact_operator_gap(construction, target), 0.0),
         "float64": lambda construction: float64_measure(construction, layer, model, tokens),
     }
-    return _subjects(name, lambda: rational_filter(layer, given, tokens), tokens, measures, damages)
+    return _subjects(name, lambda: rational_filter(layer, transfer(model), tokens), tokens, measures, damages)
 
 
 def _filters(layer: str) -> list[Subject]:

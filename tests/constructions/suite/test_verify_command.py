@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures.process import BrokenProcessPool
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -196,13 +197,21 @@ def test_stopping_keeps_what_was_done(call, monkeypatch, tmp_path):
     assert len(content["checks"]) == 4
 
 
+def only(monkeypatch, subjects, results=()):
+    """Lets `verify --mutants` damage these alone."""
+    module = SimpleNamespace(__name__="suite.few", subjects=lambda: subjects)
+    monkeypatch.setattr(suite, "MODULES", [module])
+    monkeypatch.setattr(suite, "small_steps", lambda: [suite.Step("few", lambda: iter(results))])
+
+
 def test_mutants(call, tmp_path, monkeypatch):
     few = suite.subjects()[:2]
-    monkeypatch.setattr(suite, "subjects", lambda: few)
+    only(monkeypatch, few)
     code, out, _ = call("verify", "--mutants", "--json", str(tmp_path / "m.json"))
     content = json.loads((tmp_path / "m.json").read_text())
     assert code == 0
     assert len(content["mutants"]) >= 12
+    assert "filter_bank.paper.powers damaged" in {mutant["mutant"] for mutant in content["mutants"]}
     assert {mutant["check"] for mutant in content["mutants"]} == {subject.check for subject in few}
     assert all(mutant.keys() == {"check", "mutant", "killed"} and mutant["killed"] for mutant in content["mutants"])
     assert "are caught" in out
@@ -216,7 +225,9 @@ def test_stopping_mutants_leaves_json_that_says_so(call, tmp_path, monkeypatch, 
         raise KeyboardInterrupt
 
     stopped = [*few[:2], dataclasses.replace(few[2], build=stop)]
-    monkeypatch.setattr(suite, "subjects", stop if first else lambda: stopped)
+    only(monkeypatch, stopped)
+    if first:
+        monkeypatch.setattr(suite, "subjects", stop)
     file = tmp_path / "m.json"
     code, _, err = call("verify", "--mutants", "--json", str(file))
     content = json.loads(file.read_text())
