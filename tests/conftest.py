@@ -40,3 +40,17 @@ def call(capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def refused(call):
+    """refused(command, ...): `iha-theory command ...` ends with exit code 2 and one line, which is returned."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert err.startswith("iha-theory")
+        assert ": error: " in err
+        return err
+
+    return run

@@ -82,12 +82,9 @@ def test_from_nothing_trains_what_is_missing(call, tmp_path, monkeypatch):
         (["--unknown"], "unrecognized arguments"),
     ],
 )
-def test_bad_usage_is_one_line(call, tmp_path, monkeypatch, arguments, reason):
+def test_bad_usage_is_one_line(refused, tmp_path, monkeypatch, arguments, reason):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "runs.jsonl").write_text('{"schema": "iha-theory/run/1"\n')
-    code, out, err = call("figures", *arguments)
-    assert (code, out) == (2, "")
-    assert reason in err
-    assert err.count("\n") == 1
+    assert reason in refused("figures", *arguments)

@@ -32,10 +32,8 @@ def test_every_position_only_run_is_measured(call, tmp_path):
         assert r["start"] != r["learned"]
 
 
-def test_a_folder_without_such_runs_is_refused(call, tmp_path):
-    code, _, err = call("learned", str(tmp_path))
-    assert code == 2
-    assert "holds no weights of finished position-only runs on a bank" in err
+def test_a_folder_without_such_runs_is_refused(refused, tmp_path):
+    assert "holds no weights of finished position-only runs on a bank" in refused("learned", tmp_path)
 
 
 def test_settings_are_not_pooled(call, tmp_path):

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from collections import Counter
 from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
@@ -15,33 +14,11 @@ import scipy.sparse
 from constructions import suite
 from iha_theory.rounding import ceil_sqrt
 
-CHECKS = {
-    "bank": 224,
-    "bank-every-matrix": 12,
-    "bank-random-matrix": 4,
-    "cpm3-workspace": 52,
-    "cpm3": 364,
-    "causal-bank": 30,
-    "causal-workspace": 51,
-    "causal-cpm3": 51,
-    "inclusion": 16,
-    "strictness": 6,
-    "tiled-bank": 12,
-    "projected-bank": 8,
-    "two-layer-bank": 12,
-    "tiled-workspace": 8,
-    "reduced": 20,
-    "reduced-tiled": 10,
-    "reduced-two-layer": 10,
-    "within": 8,
-    "convolution": 24,
-    "state-space": 18,
-    "state-space-every": 6,
-    "fir": 12,
-    "state-space-feedthrough": 4,
-    "state-space-derogatory": 4,
-}
-"""The first part of an id: how many checks have it."""
+FAMILIES = """
+    bank bank-every-matrix bank-random-matrix cpm3-workspace cpm3 causal-bank causal-workspace causal-cpm3 inclusion
+    strictness tiled-bank projected-bank two-layer-bank tiled-workspace reduced reduced-tiled reduced-two-layer within
+    convolution state-space state-space-every state-space-feedthrough state-space-derogatory fir
+"""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +40,8 @@ def test_every_check_holds_with_its_own_id(everything):
 
 
 def test_every_family_is_checked(everything):
-    assert Counter(check["id"].partition("/")[0] for check in everything) == CHECKS
+    assert {check["id"].partition("/")[0] for check in everything} == set(FAMILIES.split())
+    assert len(everything) >= 966
 
 
 def test_errors_are_exact_or_within_bounds_of_rounding(everything):
@@ -143,23 +121,16 @@ def test_files_of_edges(call, tmp_path, name, content):
         ["cycle:4", "--normalise", "symmetric"],
     ],
 )
-def test_bad_usage_is_one_line(call, arguments):
-    code, out, err = call("verify", *arguments)
-    assert code == 2
-    assert out == ""
-    assert len(err.strip().splitlines()) == 1
-    assert err.startswith("iha-theory")
-    assert ": error: " in err
+def test_bad_usage_is_one_line(refused, arguments):
+    refused("verify", *arguments)
 
 
 @pytest.mark.parametrize(
     "matrix", [np.zeros((2, 3)), np.full((2, 2), np.nan), np.zeros((0, 0)), np.full((2, 2), np.inf)]
 )
-def test_bad_matrices_are_one_line(call, tmp_path, matrix):
+def test_bad_matrices_are_one_line(refused, tmp_path, matrix):
     np.savez(tmp_path / "a.npz", a=matrix)
-    code, _, err = call("verify", "--graph", str(tmp_path / "a.npz"), "--terms", "2")
-    assert code == 2
-    assert len(err.strip().splitlines()) == 1
+    refused("verify", "--graph", tmp_path / "a.npz", "--terms", "2")
 
 
 def test_a_sparse_matrix_file(call, tmp_path):
