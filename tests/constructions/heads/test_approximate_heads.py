@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from constructions.checks.oracles import powers as oracle
+from constructions.filter_bank import approximate
 from constructions.filter_bank.product_fit import power_products
 from constructions.heads.approximate import ApproximateTask, unit_powers
 from iha_theory.bounds.heads import least_rank, spectrum
@@ -59,3 +61,18 @@ def test_the_lower_bound_follows_the_spectrum_and_the_error_is_measured():
         assert row.lower == (rank if row.layer == "mha" else math.isqrt(rank - 1) + 1)
         assert 0 < row.verdict.error <= 0.05 or row.construction.heads**2 >= 9
         assert row.certificate is None
+
+
+@pytest.mark.parametrize("layer", ["mha", "iha", "iha-wide", "mha-two-layer"])
+def test_powers_in_the_wrong_order_are_noticed(layer, monkeypatch):
+    graph = normalise(load("karate"), "symmetric")
+    assert counts(graph, 9, 1e-4, (layer,))[0].verdict.holds
+    right = approximate.unit_powers
+    monkeypatch.setattr(approximate, "unit_powers", lambda a, terms: right(a, terms).flip(0))
+    assert not counts(graph, 9, 1e-4, (layer,))[0].verdict.holds
+
+
+@pytest.mark.parametrize("name", ["karate", "random:12", "cycle:16", "florentine"])
+def test_powers_far_beyond_float64_have_a_target_too(name):
+    a = torch.tensor(load(name).adjacency.astype(np.float64)) * 1e9
+    torch.testing.assert_close(oracle.unit_powers(a, 60), approximate.unit_powers(a, 60), rtol=1e-11, atol=1e-13)
