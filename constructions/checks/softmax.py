@@ -2,17 +2,19 @@
 
 `RationalSoftmax` reads a torch layer. A parameter behind the logits that is the float64 nearest to log(p/q), p and q at
 most `LARGEST`, is taken as that logarithm; every other parameter as the dyadic rational that it is. Then a logit is
-a + sum_i c_i log(r_i), and its exponential is the rational prod_i r_i^{c_i} where a = 0 and the c_i are integers. Layers
-with other logits are refused. So nothing is rounded: equal is ==, and a sign is certain.
+a + sum_i c_i log(r_i), and its exponential is the rational prod_i r_i^{c_i} where a = 0 and the c_i are integers.
+Layers with other logits are refused. So nothing is rounded: equal is ==, and a sign is certain.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.attention.base import AttentionLayer
@@ -71,19 +73,18 @@ class RationalSoftmax:
         layer: a `MultiHeadAttention` or an `InterleavedHeadAttention` in float64, without a mask.
 
     Raises:
-        ValueError: another kind of layer, pattern or dtype, biases, rotary positions or a window.
+        ValueError: another kind of layer, pattern or dtype, rotary positions or a window.
     """
 
     def __init__(self, layer: AttentionLayer) -> None:
         if not isinstance(layer, MultiHeadAttention | InterleavedHeadAttention):
             raise ValueError(f"cannot run a {type(layer).__name__} exactly: accepted are MHA and IHA of this project")
-        if layer.pattern != "softmax" or layer.rotary or layer.window or layer.q_proj.bias is not None:
-            raise ValueError("exact runs are for softmax without biases, rotary positions or a window")
+        if layer.pattern != "softmax" or layer.rotary or layer.window:
+            raise ValueError("exact runs are for softmax without rotary positions or a window")
         self.heads, self.pseudo = layer.num_heads, getattr(layer, "num_pseudo_heads", 1)
         self.scale = logit_number(layer.scale)
-        self._q, self._k = (_table(p.weight, self.heads) for p in (layer.q_proj, layer.k_proj))
-        self._v = _table(layer.v_proj.weight, self.heads)
-        self._out = None if layer.out_proj is None else [[Fraction(x) for x in row] for row in _floats(layer.out_proj.weight)]
+        self._q, self._k, self._v = (_table(p, self.heads) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+        self._out = None if layer.out_proj is None else _table(layer.out_proj, 1)[0]
         heads, pseudo = range(self.heads), range(self.pseudo)
         if isinstance(layer, InterleavedHeadAttention):
             self._alpha = [_floats(a) for a in (layer.alpha_q, layer.alpha_k, layer.alpha_v)]
@@ -103,16 +104,16 @@ class RationalSoftmax:
 
     def __call__(self, tokens: Rows, query: int = -1) -> list[Fraction]:
         """The output at a token, from inputs (tokens, embed_dim), as self-attention."""
-        kinds = list(dict.fromkeys(tuple(t) for t in tokens))  # equal tokens have equal keys and values
-        number = {kind: sum(tuple(t) == kind for t in tokens) for kind in kinds}
-        at = tuple(tokens[query])
+        inputs = [(*token, Fraction(1)) for token in tokens]  # 1 for the biases
+        number = Counter(inputs)  # equal tokens have equal keys and values
+        at = inputs[query]
         width = len(self._v[0])
         outputs = [[Fraction(0)] * width for _ in range(self.heads)]
         rows = {(h, j) for _, h, j in self._collapse}
         for h, j in sorted(rows):
             q = self._mixed(self._q, self._alpha[0], h, j, at)
             total, sums = Fraction(0), [Fraction(0)] * width
-            for kind in kinds:
+            for kind in number:
                 for i in range(self.pseudo):
                     score = Logit()
                     for a, b in zip(q, self._mixed(self._k, self._alpha[1], h, i, kind), strict=True):
@@ -127,7 +128,10 @@ class RationalSoftmax:
         flat = [x for head in outputs for x in head]
         if self._out is None:
             return flat
-        return [sum((w * x for w, x in zip(row, flat, strict=True)), Fraction(0)) for row in self._out]
+        return [
+            sum((Fraction(w) * x for w, x in zip(row, [*flat, Fraction(1)], strict=True)), Fraction(0))
+            for row in self._out
+        ]
 
     def _mixed(self, table: list, alpha: list, h: int, j: int, token: tuple[Fraction, ...]) -> list[Logit]:
         """The pseudo-query or -key j of head h at a token, one `Logit` for each coordinate."""
@@ -161,6 +165,7 @@ def _floats(parameter: Tensor) -> list:
     return parameter.detach().cpu().tolist()
 
 
-def _table(weight: Tensor, heads: int) -> list:
-    """A projection's rows by head: [head][coordinate][input]."""
-    return _floats(weight.unflatten(0, (heads, -1)))
+def _table(linear: nn.Linear, heads: int) -> list:
+    """A projection's rows by head, each with its bias at the end: [head][coordinate][input and 1]."""
+    bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
+    return _floats(torch.cat((linear.weight, bias[:, None]), dim=1).unflatten(0, (heads, -1)))

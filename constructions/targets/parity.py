@@ -1,33 +1,36 @@
-"""Parity by one layer of softmax attention, read linearly at a query token (docs/results.md T16, docs/parity.md).
+"""Parity by one layer of softmax attention, read linearly at a query token (docs/parity.md, docs/results.md T16).
 
-**Task.** k bit tokens and a query token, last. The output at the query token is (-1)^c, c the number of ones.
+**Task.** n bit tokens and a query token, last. The output at the query token is (-1)^c, c the number of ones.
 
-**Input.** [b, q, 1 - q]: the bit (0 at the query token), whether it is the query token, whether it is not; 3 wide. No
+**Input.** [s, q]: s = 1 for bit 1, -1 for bit 0 and 0 at the query token; q = 1 at the query token and 0 elsewhere. No
 positions are needed: parity does not depend on them.
 
-**A softmax row.** Queries log(rho) q and keys b: from the query token, a token with bit 1 has weight rho and any other
-1, so that values b average to
+**A softmax row.** Queries log(r) q, keys s and values s: from the query token the bits have weights r and 1/r and the
+query token 1, so that the row gives
 
-    f_rho(c) = rho c / (k + 1 + c (rho - 1)).
+    f_r(c) = (r c - (n - c)/r) / d_r(c),      d_r(c) = 1 + r c + (n - c)/r > 0.                                     (1)
 
-For k different rho > 0 the functions f_rho on c = 1, ..., k are independent: divided by rho c they are 1 / (x_c + rho),
-x_c = (k + 1)/c - 1, and the Cauchy matrix of different x_c >= 1/k and different rho is invertible. So there are unique
-a_1, ..., a_k with sum_m a_m f_{rho_m}(c) = (-1)^c - 1 for c = 1, ..., k, hence for c = 0 too, and
+For n different r > 0 the n + 1 functions 1, f_r on c = 0, ..., n are independent. *Proof.* d_r = (r - 1/r)(c + tau)
+with tau = (r + n)/(r^2 - 1) for r != 1, and the tau differ: tau - tau' = (r' - r)(r r' + 1 + n (r + r')) / ((r^2 - 1)
+(r'^2 - 1)). f_r is a constant plus a multiple of 1/(c + tau), not 0 since the numerator of (1) at c = -tau is
+-(r^2 + 1 + 2 n r)/(r^2 - 1); f_1 = (2 c - n)/(n + 1). So a combination is p(c) / prod (c + tau) with deg p <= n. If it
+is 0 at n + 1 points then p = 0, and then all coefficients are 0, as the poles differ and 1, c are independent. ∎ So
+there are unique theta, w_1, ..., w_n with
 
-    (-1)^c = 1 + sum_m a_m f_{rho_m}(c),       c = 0, ..., k.                                                       (1)
+    (-1)^c = theta + sum_m w_m f_{r_m}(c),       c = 0, ..., n.                                                     (2)
 
-- MHA, k heads: head m has rho_m, and a_m in the output projection.
-- IHA, H heads and P pseudo-heads with H P >= k: base query, key and value are the same in every head, pseudo-query
-  (h, p) is scaled by log rho_{hP+p} (alpha_q), keys and values are copied to all pseudo-heads, which leaves every
-  average as it is, and the per-head collapse has a_{hP+p}. With P = H, ceil(sqrt k) heads.
+- MHA, n heads: head m has r_m, and w_m in the output projection.
+- IHA, H heads and P pseudo-heads with H P >= n: base query, key and value are the same in every head, pseudo-query
+  (h, p) is scaled by log r_{hP+p} (alpha_q), keys and values are copied to all pseudo-heads, which leaves every
+  average as it is, and the per-head collapse has w_{hP+p}. With P = H, ceil(sqrt n) heads.
 
-The constant is the average of q + (1 - q) = 1, in a second value coordinate of the first head.
+theta is the output projection's bias; the other biases are 0.
 
-**Nodes.** rho = 2, ..., k + 1 would do, with |a| up to 1e4 for k = 4; at 16 bits float64 loses the sign. The a have to
-be large anyway, since (1) alternates. `nodes` takes rho between 1/32 and 32 in a geometric sequence, of which the poles
-of f_rho lie on both sides of 0, ..., k: about 2e10 for k = 16.
+**Nodes.** (2) holds for any, but the w grow: w = 5e11 for r = 2, ..., 10 (with keys of 0 and 1). `nodes` are Chebyshev
+nodes in the angle, tan(pi/4 (1 + cos((2 j - 1) pi / 2 n))), as rationals: |w| <= 1.3e4 for nine bits, 2e9 for sixteen.
 
-**Least.** No layer with fewer softmax rows does it, whatever its width, precision and embedding: docs/parity.md.
+**Least.** No layer with fewer softmax rows does it, whatever its width, precision and embedding: docs/parity.md,
+Theorem 1.
 """
 
 import math
@@ -42,39 +45,39 @@ from torch import Tensor
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.rounding import ceil_sqrt, require_count
 
-MOST_BITS = 16
-"""`nodes` keeps the sign right in float64 up to here."""
-DENOMINATOR = 64
+MOST_BITS = 20
+"""The sign is right in float64 up to here, with a margin above 0.99."""
+DENOMINATOR = 8
 LAYERS = ("mha", "iha")
 
 
 def nodes(rows: int) -> tuple[Fraction, ...]:
-    """rho_1 < ... < rho_r, rationals near a geometric sequence from 1/32 to 32; (2,) for r = 1."""
-    if require_count("rows", rows) == 1:
-        return (Fraction(2),)
-    exponents = [Fraction(10 * m, rows - 1) - 5 for m in range(rows)]
-    large = [Fraction(2.0 ** float(abs(e))).limit_denominator(DENOMINATOR) for e in exponents]
-    found = [1 / x if e < 0 else x for x, e in zip(large, exponents, strict=True)]
-    assert len(set(found)) == rows
-    return tuple(found)
+    """r_1 > ... > r_n of the module docstring, with denominators (below 1: numerators) up to 8; r and 1/r in pairs."""
+    angles = [math.pi / 4 * (1 + math.cos((2 * j - 1) * math.pi / (2 * rows))) for j in range(1, rows // 2 + 1)]
+    large = [Fraction(math.tan(angle)).limit_denominator(DENOMINATOR) for angle in angles]
+    middle = [Fraction(1)] if require_count("rows", rows) % 2 else []
+    return (*large, *middle, *(1 / r for r in reversed(large)))
 
 
-def average(rho: Fraction, ones: int, bits: int) -> Fraction:
-    """f_rho(c), exactly."""
-    return rho * ones / (bits + 1 + ones * (rho - 1))
+def row_output(r: Fraction, ones: int, bits: int) -> Fraction:
+    """f_r(c) of (1), exactly."""
+    up, down = r * ones, (bits - ones) / r
+    return (up - down) / (1 + up + down)
 
 
-def residues(bits: int, rhos: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
-    """a_1, ..., a_k of (1), exactly, for k different rho > 0."""
-    entries = [average(rho, c, bits) for c in range(1, bits + 1) for rho in rhos]
-    matrix = flint.fmpq_mat(bits, bits, [flint.fmpq(x.numerator, x.denominator) for x in entries])
-    right = flint.fmpq_mat(bits, 1, [flint.fmpq((-1) ** c - 1) for c in range(1, bits + 1)])
-    return tuple(Fraction(int(x.p), int(x.q)) for x in matrix.solve(right).entries())
+def readout(bits: int, rs: tuple[Fraction, ...]) -> tuple[Fraction, tuple[Fraction, ...]]:
+    """theta and w_1, ..., w_n of (2), exactly, for n different r > 0."""
+    size = bits + 1
+    rows = [[Fraction(1), *(row_output(r, c, bits) for r in rs)] for c in range(size)]
+    matrix = flint.fmpq_mat(size, size, [flint.fmpq(x.numerator, x.denominator) for row in rows for x in row])
+    signs = flint.fmpq_mat(size, 1, [flint.fmpq((-1) ** c) for c in range(size)])
+    theta, *w = (Fraction(int(x.p), int(x.q)) for x in matrix.solve(signs).entries())
+    return theta, tuple(w)
 
 
 @dataclass(frozen=True)
 class ParityLayer:
-    """A layer with the weights of the module docstring. layer: in float64, on inputs of width 3. bits: k."""
+    """A layer with the weights of the module docstring. layer: in float64, on inputs of width 2. bits: n."""
 
     layer: MultiHeadAttention | InterleavedHeadAttention
     bits: int
@@ -90,11 +93,11 @@ class ParityLayer:
         return getattr(self.layer, "num_pseudo_heads", 1)
 
     @torch.no_grad()
-    def __call__(self, bits: Integer[Tensor, "batch k"]) -> Float[Tensor, " batch"]:
+    def __call__(self, bits: Integer[Tensor, "batch n"]) -> Float[Tensor, " batch"]:
         """The output at the query token, near (-1)^c.
 
         Raises:
-            ValueError: another number of bits than k, or values other than 0 and 1.
+            ValueError: another number of bits than n, or values other than 0 and 1.
         """
         x = inputs(bits)
         if bits.shape[1] != self.bits:
@@ -102,50 +105,50 @@ class ParityLayer:
         return self.layer(x, x, x)[:, -1, 0]
 
 
-def inputs(bits: Integer[Tensor, "batch k"]) -> Float[Tensor, "batch tokens 3"]:
-    """[b, q, 1 - q] for the bits and the query token behind them, float64."""
+def inputs(bits: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch tokens 2"]:
+    """[s, q] for the bits and the query token behind them, float64."""
     if not bool(((bits == 0) | (bits == 1)).all()):
         raise ValueError("bits are 0 and 1")
-    x = torch.zeros(len(bits), bits.shape[1] + 1, 3, dtype=torch.float64)
-    x[:, :-1, 0], x[:, :-1, 2], x[:, -1, 1] = bits.double(), 1, 1
+    x = torch.zeros(len(bits), bits.shape[1] + 1, 2, dtype=torch.float64)
+    x[:, :-1, 0], x[:, -1, 1] = 2 * bits.double() - 1, 1
     return x
 
 
 def parity(layer: str, bits: int, pseudo_heads: int | None = None) -> ParityLayer:
-    """Parity of k bits by "mha" with k heads, or by "iha" with H = P = ceil(sqrt k), or H = ceil(k / P) for a given P.
+    """Parity of n bits by "mha" with n heads, or by "iha" with H = P = ceil(sqrt n), or H = ceil(n / P) for a given P.
 
     Args:
         layer: "mha" or "iha".
-        bits: k, from 1 to 16.
+        bits: n, from 1 to 20.
         pseudo_heads: P of IHA.
 
     Raises:
-        ValueError: another layer, k or P below 1, k above 16, where float64 may not give the sign.
+        ValueError: another layer, n or P below 1, more than 20 bits, where float64 may not give the sign.
     """
     if layer not in LAYERS:
         raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(LAYERS)}")
     if require_count("bits", bits) > MOST_BITS:
         raise ValueError(f"parity is built for up to {MOST_BITS} bits, got {bits}")
-    rhos = nodes(bits)
-    scales = torch.tensor([math.log(rho) for rho in rhos], dtype=torch.float64)
-    weights = torch.tensor([float(a) for a in residues(bits, rhos)], dtype=torch.float64)
-    common = {"head_dim": 1, "value_head_dim": 2, "out_dim": 1, "scale": 1.0, "dtype": torch.float64}
+    rs = nodes(bits)
+    theta, w = readout(bits, rs)
+    scales, weights = (torch.tensor(x, dtype=torch.float64) for x in ([math.log(r) for r in rs], [*map(float, w)]))
+    common = {"head_dim": 1, "value_head_dim": 1, "out_dim": 1, "bias": True, "scale": 1.0, "dtype": torch.float64}
     if layer == "mha":
-        built: MultiHeadAttention | InterleavedHeadAttention = MultiHeadAttention(3, bits, **common)
+        built: MultiHeadAttention | InterleavedHeadAttention = MultiHeadAttention(2, bits, **common)
     else:
         heads = pseudo = ceil_sqrt(bits)
         if pseudo_heads is not None:
             pseudo = require_count("pseudo_heads", pseudo_heads)
             heads = -(-bits // pseudo)
-        built = InterleavedHeadAttention(3, heads, num_pseudo_heads=pseudo, collapse="per_head", **common)
+        built = InterleavedHeadAttention(2, heads, num_pseudo_heads=pseudo, collapse="per_head", **common)
     assert built.out_proj is not None
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.zero_()
         built.q_proj.weight[:, 1] = 1
         built.k_proj.weight[:, 0] = 1
-        built.v_proj.weight[0::2, 0] = 1  # the bit
-        built.v_proj.weight[1, 1:] = 1  # the constant, in the first head
+        built.v_proj.weight[:, 0] = 1
+        built.out_proj.bias.fill_(float(theta))
         if isinstance(built, InterleavedHeadAttention):
             rows = built.num_heads * built.num_pseudo_heads
             pad = (0, rows - bits)
@@ -155,10 +158,8 @@ def parity(layer: str, bits: int, pseudo_heads: int | None = None) -> ParityLaye
             built.alpha_k.copy_(own.expand_as(built.alpha_k))
             built.alpha_v.copy_(own.expand_as(built.alpha_v))
             built.collapse.copy_(torch.nn.functional.pad(weights, pad).view(shape))
-            built.out_proj.weight[:, 0::2] = 1
-            built.out_proj.weight[:, 1] = 1 / built.collapse[0].sum()  # it comes scaled by the first head's sum
+            built.out_proj.weight.fill_(1)
         else:
             built.q_proj.weight.mul_(scales[:, None])
-            built.out_proj.weight[:, 0::2] = weights
-            built.out_proj.weight[:, 1] = 1
+            built.out_proj.weight.copy_(weights)
     return ParityLayer(built, bits)

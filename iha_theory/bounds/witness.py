@@ -55,8 +55,8 @@ def witness(
     """The worst input found on which a layer differs from X -> [T_0 X, ..., T_{k-1} X].
 
     Args:
-        layer: f, from (batch, N, d) to (batch, N, k d) in float64; for a module that is called with query, key and value
-            wrap it: `lambda x: module(x, x, x)`.
+        layer: f, from (batch, N, d) to (batch, N, k d) in float64; a module that is called with query, key and value
+            is wrapped: `lambda x: module(x, x, x)`.
         bank: T, (k, N, N).
         width: d.
         directions: how many content directions a are tried.
@@ -103,7 +103,7 @@ def _row_space(own: Tensor, wanted: Tensor) -> Float[Tensor, "rank kd"]:
     """Orthonormal rows that span the layer's outputs, directions that are negligible left out."""
     svd = torch.linalg.svd(own, full_matrices=False)
     size = max(float(svd.S[0]), float(wanted.norm() / len(wanted) ** 0.5))
-    return svd.Vh[svd.S > NEGLIGIBLE * size]
+    return svd.Vh[NEGLIGIBLE * size < svd.S]
 
 
 def _run(layer: Callable[[Tensor], Tensor], x: Float[Tensor, "batch N d"], bank: Tensor) -> Tensor:

@@ -1,0 +1,67 @@
+"""Softmax in exact arithmetic: against torch on layers whose logits are logarithms, and what is refused."""
+
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+
+from constructions.checks.softmax import Logit, RationalSoftmax, logit_number
+from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
+
+RATIOS = [Fraction(1, 3), Fraction(2), Fraction(7, 2), Fraction(5)]
+
+
+def random_layer(kind, seed):
+    """Queries are logarithms of rationals, all other weights small integers."""
+    generator = torch.Generator().manual_seed(seed)
+    common = {"head_dim": 1, "value_head_dim": 2, "out_dim": 3, "bias": True, "scale": 1.0, "dtype": torch.float64}
+    if kind == "mha":
+        layer = MultiHeadAttention(3, 2, **common)
+    else:
+        layer = InterleavedHeadAttention(3, 2, num_pseudo_heads=2, collapse=kind, **common)
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            parameter.copy_(torch.randint(-2, 3, parameter.shape, generator=generator))
+            if name in ("q_proj.weight", "q_proj.bias"):
+                at = torch.randint(0, len(RATIOS), parameter.shape, generator=generator).flatten().tolist()
+                parameter.copy_(torch.tensor([math.log(RATIOS[i]) for i in at], dtype=torch.float64).view_as(parameter))
+    return layer
+
+
+@pytest.mark.parametrize("kind", ["mha", "global", "per_head"])
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_torch(kind, seed):
+    layer = random_layer(kind, seed)
+    x = torch.randint(-1, 2, (1, 4, 3), generator=torch.Generator().manual_seed(seed)).double()
+    exact = RationalSoftmax(layer)
+    out = layer(x, x, x)[0]
+    tokens = [[Fraction(v) for v in row] for row in x[0].tolist()]
+    for query in (0, 3):
+        got = [float(v) for v in exact(tokens, query)]
+        assert got == pytest.approx(out[query].tolist(), rel=1e-12, abs=1e-12)
+
+
+def test_numbers():
+    assert logit_number(math.log(2)) == Logit(logs=((Fraction(2), Fraction(1)),))
+    assert logit_number(math.log(Fraction(7, 2))) == Logit(logs=((Fraction(7, 2), Fraction(1)),))
+    assert logit_number(0.5) == Logit(Fraction(1, 2))
+    two = logit_number(math.log(2))
+    assert (two + two).exponential() == 4
+    assert (two * Logit(Fraction(-3))).exponential() == Fraction(1, 8)
+    assert (two + two * Logit(Fraction(-1))) == Logit()
+
+
+@pytest.mark.parametrize("bad", [Logit(Fraction(1)), Logit(logs=((Fraction(2), Fraction(1, 2)),))])
+def test_irrational_weights_are_refused(bad):
+    with pytest.raises(ValueError, match="not rational"):
+        bad.exponential()
+    with pytest.raises(ValueError, match="product of two logarithms"):
+        logit_number(math.log(2)) * logit_number(math.log(3))
+
+
+def test_other_layers_are_refused():
+    with pytest.raises(ValueError, match="softmax"):
+        RationalSoftmax(MultiHeadAttention(4, 2, pattern="hard", dtype=torch.float64))
+    with pytest.raises(ValueError, match="float64"):
+        RationalSoftmax(MultiHeadAttention(4, 2))
