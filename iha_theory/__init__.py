@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from iha_theory.bounds.content import content_floor, limit_heads
     from iha_theory.bounds.exact_rank import bank_rank, power_rank
     from iha_theory.bounds.heads import error_floor, least_heads, least_rank, spectrum, unit_norm
+    from iha_theory.bounds.witness import witness
     from iha_theory.capacity import capacity_bound, measure_module
 
 _PLACES = {
@@ -48,6 +49,7 @@ _PLACES = {
     "iha_theory.bounds.content": ("content_floor", "limit_heads"),
     "iha_theory.bounds.exact_rank": ("bank_rank", "power_rank"),
     "iha_theory.bounds.heads": ("error_floor", "least_heads", "least_rank", "spectrum", "unit_norm"),
+    "iha_theory.bounds.witness": ("witness",),
     "iha_theory.capacity": ("capacity_bound", "measure_module"),
 }
 _PLACE = {name: module for module, names in _PLACES.items() for name in names}
@@ -76,6 +78,7 @@ __all__ = [
     "spectrum",
     "unit_norm",
     "verify",
+    "witness",
 ]
 
 

@@ -1,1 +1,1 @@
-"""Other targets: convolutions, state-space models, MHA inside IHA, content in the queries (`content`)."""
+"""Other targets: convolutions, state-space models, MHA inside IHA, content in the queries (`content`), parity."""
