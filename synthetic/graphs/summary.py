@@ -19,9 +19,6 @@ def fields(graph: Graph) -> dict[str, Any]:
     those of the graph without directions. Weights have a kind ("integers", "fractions", "floats"; None without edges),
     the least and the greatest: integers up to 2^53 and floats as numbers, others as text.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     i, j = np.nonzero(graph.adjacency if graph.directed else np.triu(graph.adjacency))
     weights = graph.adjacency[i, j].tolist()
     nodes = len(graph.nodes)
@@ -36,7 +33,7 @@ def fields(graph: Graph) -> dict[str, Any]:
             "least": _plain(min(weights, default=None)),
             "greatest": _plain(max(weights, default=None)),
         },
-        "components": int(connected_components(coo_array((np.ones(len(i)), (i, j)), shape=(nodes, nodes)))[0]),
+        "components": _components(nodes, i, j),
         "self_loops": int((i == j).sum()),
         "notes": list(graph.notes),
     }
@@ -58,6 +55,22 @@ def sentence(graph: Graph) -> str:
         *graph.notes,
     ]
     return f"{graph.name}: {', '.join(parts)}"
+
+
+def _components(nodes: int, i: np.ndarray, j: np.ndarray) -> int:
+    """Connected components: each node takes the least label around it, and then its label's label, until none changes.
+
+    By hand, since scipy takes longer to import than a small training run to start.
+    """
+    label = np.arange(nodes)
+    while True:
+        before = label.copy()
+        for a, b in ((i, j), (j, i)):
+            np.minimum.at(label, a, label[b])
+            np.minimum.at(label, before[a], label[b])  # and so does the node that it was labelled by
+        label = label[label]
+        if (label == before).all():
+            return len(np.unique(label))
 
 
 def _plain(x: Any) -> int | float | str | None:

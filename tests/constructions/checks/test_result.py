@@ -9,6 +9,7 @@ import pytest
 import torch
 from sympy import QQ
 
+from constructions import suite
 from constructions.checks.operators import exact_gap, float64_gap
 from constructions.checks.result import CheckResult
 from constructions.filter_bank.layers import bank

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from constructions.filter_bank.paper import bank as build
+from constructions.filter_bank.layers import bank as build
 from constructions.filter_bank.paper import powers
 from constructions.targets.content.families import mha_family
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
