@@ -79,8 +79,8 @@ def _pair_weights(linear: nn.Linear, columns: list[int], coefficient: int) -> No
         rows[:, s, column] += 1
 
 
-HIDDEN = 2**23
-"""Most hidden values that the ReLU MLP holds at a time."""
+HIDDEN = 2**17
+"""Hidden values of an MLP at a time: what a core's cache holds, which halves the time."""
 
 
 class ReluPairCount(nn.Module):

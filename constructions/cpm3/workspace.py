@@ -27,7 +27,7 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor, nn
 
 from constructions.construction import Construction, blocks
-from constructions.cpm3.mlp import PairCount, ReluPairCount
+from constructions.cpm3.mlp import HIDDEN, PairCount, ReluPairCount
 from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank.layers import EXACT, PAPER
 from constructions.filter_bank.paper import Powers
@@ -180,8 +180,9 @@ class CountPairsNetwork:
         _, first, inverse = np.unique(codes.numpy(), return_index=True, return_inverse=True)
         distinct, at = rows[torch.from_numpy(first)], torch.from_numpy(inverse)
         if not torch.equal(distinct[at], rows):  # two different rows of one code, or NaN
-            return self.mlp(rows)
-        return self.mlp(distinct)[at]
+            distinct, at = rows, torch.arange(len(rows))
+        parts = distinct.split(max(1, HIDDEN // self.slots**2))
+        return torch.cat([self.mlp(part) for part in parts])[at]
 
 
 def network(attention: Construction, modulus: int, coefficient: int, *, flags: bool = False) -> CountPairsNetwork:
