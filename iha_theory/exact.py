@@ -95,6 +95,31 @@ def combination(coefficients: Iterable[Any], matrices: Iterable[DomainMatrix]) -
     return total
 
 
+def numerators(matrices: Sequence[DomainMatrix]) -> tuple[np.ndarray, int]:
+    """Rational matrices of one shape times their least common denominator, [matrix, row, column], and that number."""
+    dense: list[Any] = [m.to_dense().rep for m in matrices]
+    parts = [m.rep.numer_denom() for m in dense]  # by flint
+    common = math.lcm(*(int(d) for _, d in parts))
+    flat = [int(x) * (common // int(d)) for n, d in parts for x in n.entries()]
+    whole = np.empty(len(flat), dtype=object)
+    whole[:] = flat
+    return whole.reshape(len(matrices), *matrices[0].shape), common
+
+
+def combinations(coefficients: DomainMatrix, matrices: Sequence[DomainMatrix | None]) -> list[DomainMatrix | None]:
+    """For each row c of the coefficients sum_i c_i M_i, None standing for 0: one product of matrices, by flint."""
+    known = [i for i, m in enumerate(matrices) if m is not None]
+    first = next((m for m in matrices if m is not None), None)
+    if first is None:
+        return [None] * coefficients.shape[0]
+    flat = [m.to_list_flat() for m in matrices if m is not None]
+    chosen = coefficients.extract(range(coefficients.shape[0]), known)
+    rows = (chosen * DomainMatrix(flat, (len(flat), len(flat[0])), first.domain).to_dense()).to_list()
+    return [
+        DomainMatrix.from_list_flat(row, first.shape, first.domain).to_dense() if any(row) else None for row in rows
+    ]
+
+
 def to_float64(m: DomainMatrix) -> Tensor:
     """The matrix as a float64 tensor, every entry exactly.
 
@@ -103,25 +128,24 @@ def to_float64(m: DomainMatrix) -> Tensor:
     Raises:
         OverflowError: an entry that float64 cannot hold.
     """
-    dense: Any = m.to_dense().rep
     denominators = None
     if m.domain == QQ:
-        numerators, common = dense.rep.numer_denom()  # by flint
-        numerators = [*map(int, numerators.entries())]
+        whole, common = numerators([m])
+        tops = whole.ravel().tolist()
         if common != 1:
-            numerators = [int(x.numerator) for x in m.to_list_flat()]
+            tops = [int(x.numerator) for x in m.to_list_flat()]
             denominators = [int(x.denominator) for x in m.to_list_flat()]
     else:
-        numerators = [*map(int, m.to_list_flat())]
-    largest = max(map(abs, numerators))
+        tops = [*map(int, m.to_list_flat())]
+    largest = max(map(abs, tops))
     if largest > 2**1000:
         raise OverflowError("an entry is too large for float64")
     if denominators is not None:
-        floats = [n / d for n, d in zip(numerators, denominators, strict=True)]
-        kept = all(f.as_integer_ratio() == (n, d) for f, n, d in zip(floats, numerators, denominators, strict=True))
+        floats = [n / d for n, d in zip(tops, denominators, strict=True)]
+        kept = all(f.as_integer_ratio() == (n, d) for f, n, d in zip(floats, tops, denominators, strict=True))
     else:
-        floats = [*map(float, numerators)]
-        kept = largest <= LARGEST_INTEGER or (m.domain == QQ and [*map(int, floats)] == numerators)
+        floats = [*map(float, tops)]
+        kept = largest <= LARGEST_INTEGER or (m.domain == QQ and [*map(int, floats)] == tops)
     if not kept:
         raise OverflowError("an entry is not a float64")
     return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)

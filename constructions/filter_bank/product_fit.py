@@ -13,8 +13,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 RIDGE = 1e-11
@@ -22,8 +24,8 @@ RIDGE = 1e-11
 coefficients, and the gradient, have no limit where products become dependent."""
 MARGIN = 0.99
 """`fit` stops at this fraction of the tolerance: the rest is for rounding."""
-ROUNDS, STEPS = 40, 25
-"""L-BFGS steps: at most ROUNDS times STEPS."""
+STEPS, LEAST_GAIN = 1000, 1e-6
+"""L-BFGS steps, and the part by which each must make the squared misfit smaller."""
 
 
 @dataclass(frozen=True)
@@ -104,27 +106,27 @@ def power_products(bank: Float[Tensor, "k N N"], heads: int) -> Products:
 
 
 def _descend(misfit: Callable[[Tensor, Tensor], Tensor], p: Tensor, q: Tensor, goal: float) -> tuple[Tensor, Tensor]:
-    """L-BFGS on the squared misfit until it meets the goal, stops getting better, or steps run out."""
-    p, q = p.clone().requires_grad_(), q.clone().requires_grad_()
-    optimiser = torch.optim.LBFGS(
-        [p, q], max_iter=STEPS, history_size=30, line_search_fn="strong_wolfe", tolerance_grad=0, tolerance_change=0
-    )
+    """L-BFGS on the squared misfit until it meets the goal, stops getting better, or steps run out.
 
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        loss = misfit(p, q) ** 2
+    By scipy: torch's takes seconds to import its compiler.
+    """
+
+    def value(x: np.ndarray) -> tuple[float, np.ndarray]:
+        both = torch.from_numpy(x).view(2, *p.shape).requires_grad_()
+        loss = (misfit(*both) / goal) ** 2  # above 1 until the end, where scipy takes gains as parts
         loss.backward()
-        return loss
+        assert both.grad is not None
+        return float(loss.detach()), both.grad.flatten().numpy()
 
-    before = math.inf
-    for _ in range(ROUNDS):
-        optimiser.step(closure)
-        with torch.no_grad():
-            now = float(misfit(p, q))
-        if now <= goal or not now < before * (1 - 1e-4):
-            break
-        before = now
-    return p.detach(), q.detach()
+    def stop(intermediate_result: OptimizeResult) -> None:
+        if intermediate_result.fun <= 1:
+            raise StopIteration
+
+    options = {"maxiter": STEPS, "maxfun": 2 * STEPS, "maxcor": 30, "ftol": LEAST_GAIN, "gtol": 0}
+    start = torch.stack((p, q)).flatten().numpy()
+    found = minimize(value, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
+    p, q = torch.from_numpy(found.x).view(2, *p.shape)
+    return p, q
 
 
 def chebyshev_maps(a: Float[Tensor, "N N"], degree: int) -> Float[Tensor, "n N N"]:

@@ -191,11 +191,10 @@ def _relations(
         picked = [[m.rep.getitem(i, j) for m in matrices] for i, j in entries]
         return DomainMatrix(picked, (size, len(matrices)), QQ).to_dense()
 
-    solution = at_entries(basis).lu_solve(at_entries(others)).transpose().to_list()
-    for coefficients, other in zip(solution, others, strict=True):
-        if exact.difference([exact.combination(coefficients, basis)], [other]) != 0:
-            return None
-    return [tuple(Fraction(int(c.numerator), int(c.denominator)) for c in row) for row in solution]
+    solution = at_entries(basis).lu_solve(at_entries(others)).transpose()
+    if exact.difference(exact.combinations(solution, basis), others) != 0:
+        return None
+    return [tuple(Fraction(int(c.numerator), int(c.denominator)) for c in row) for row in solution.to_list()]
 
 
 def _rational(m: Any) -> DomainMatrix:

@@ -65,11 +65,9 @@ def columns(weights: PositionWeights, causality: Causality | None = None) -> Ite
         yield from coordinates
         return
     heads = list(coordinates)
-    mix = weights.out.transpose().to_list()  # type: ignore[union-attr]
-    for coefficients in mix:
-        yield [
-            _sum((c, column[a]) for c, column in zip(coefficients, heads, strict=True)) for a in range(weights.width)
-        ]
+    mix: Any = weights.out.transpose()  # type: ignore[union-attr]
+    mixed = [exact.combinations(mix, [column[a] for column in heads]) for a in range(weights.width)]
+    yield from map(list, zip(*mixed, strict=True))
 
 
 def _head_columns(weights: PositionWeights, causality: Causality | None) -> Iterator[list[DomainMatrix | None]]:
@@ -135,21 +133,26 @@ def _pattern_maps(
         raise ValueError("hard attention compares sizes, which needs the rationals")
     tokens = weights.tokens
     none = exact.zeros((tokens, tokens), domain)
-    scores = [(none if query is None or k is None else query * k.transpose()).to_list() for k in keys]
-    maps = [[[domain.zero] * tokens for _ in range(tokens)] for _ in keys]
-    for n in range(tokens):
-        visible = [(i, t) for i in range(len(keys)) for t in range(tokens) if _sees((n, j), (t, i), causality)]
-        if weights.pattern == "hard":
-            best = max(scores[i][n][t] for i, t in visible)
-            visible = [(i, t) for i, t in visible if scores[i][n][t] == best]
-        for i, t in visible:
-            maps[i][n][t] = domain(1) / domain(len(visible)) if weights.pattern == "hard" else scores[i][n][t]
-    return [DomainMatrix(m, (tokens, tokens), domain).to_dense() for m in maps]
+    products = [none if query is None or k is None else query * k.transpose() for k in keys]
+    visible = _visible(tokens, len(keys), j, causality)  # [pseudo-key, token, token]
+    if weights.pattern == "hard":
+        scores, _ = exact.numerators(products)
+        scores[~visible] = scores.min() - 1
+        best = scores == scores.max(axis=(0, 2), keepdims=True)
+        ties = best.sum(axis=(0, 2), keepdims=True)
+        share = np.array([domain.zero, *(domain(1) / domain(n) for n in range(1, ties.max() + 1))], dtype=object)
+        maps = share[best * ties]
+    else:
+        maps = np.where(visible, np.array([m.to_list() for m in products], dtype=object), domain.zero)
+    return [DomainMatrix(m, (tokens, tokens), domain).to_dense() for m in maps.tolist()]
 
 
-def _sees(query: tuple[int, int], key: tuple[int, int], causality: Causality | None) -> bool:
-    """Whether the virtual token `query`, (token, pseudo-head), may attend to the virtual token `key`."""
-    return causality is None or (key[0] <= query[0] if causality == "token" else key <= query)
+def _visible(tokens: int, pseudo: int, j: int, causality: Causality | None) -> np.ndarray:
+    """Whether virtual token (n, j) may attend to virtual token (t, i): [i, n, t]."""
+    i, n, t = np.ogrid[:pseudo, :tokens, :tokens]
+    if causality is None:
+        return np.ones((pseudo, tokens, tokens), dtype=bool)
+    return (t <= n) & ((t < n) | (i <= j) | (causality == "token"))
 
 
 def _products(pairs: list[tuple[DomainMatrix | None, DomainMatrix | None]]) -> DomainMatrix | None:
