@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from constructions.ledger.attention import definitions, inclusion, start, strictness
+from constructions.ledger.attention import definitions, inclusion, linear, start, strictness
 from constructions.ledger.bank import beyond, bounds, rank, structure
 from constructions.ledger.bank import paper as bank
-from constructions.ledger.content import concatenated, limits
+from constructions.ledger.content import anywhere, concatenated, limits
 from constructions.ledger.content import exact as content
 from constructions.ledger.costs import compute, cpm3_parameters, reported
 from constructions.ledger.costs import parameters as costs
@@ -27,6 +27,7 @@ MODULES = (
     inclusion,
     definitions,
     strictness,
+    linear,
     bank,
     rank,
     order,
@@ -44,6 +45,7 @@ MODULES = (
     precision,
     concatenated,
     content,
+    anywhere,
     limits,
 )
 

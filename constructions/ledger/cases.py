@@ -24,7 +24,11 @@ RANDOM = tuple(f"random:{n}:{seed}" for n in range(1, 7) for seed in range(10))
 
 
 def matrix(name: str) -> DomainMatrix:
-    """A over the rationals: a built-in graph's adjacency, or "binary:N:C", whose entries are the N^2 bits of C."""
+    """A over the rationals: a built-in graph's adjacency, "binary:N:C", whose entries are the N^2 bits of C, or
+    "diagonal:N", diag(1, ..., N).
+    """
+    if name.startswith("diagonal:"):
+        return exact.matrix(np.diag(range(1, int(name.split(":")[1]) + 1)), QQ)
     if not name.startswith("binary:"):
         return exact.matrix(builtin(name).adjacency, QQ)
     size, code = map(int, name.split(":")[1:])

@@ -6,7 +6,7 @@ r = dim span{I, ..., A^{k-1}}:
 
 - `content_floor`: the error below which content in the queries cannot help (docs/content.md, Theorem 1);
 - `limit_heads`: the heads that come arbitrarily near with content in the queries: r - 1 or r (Theorem 3);
-- `needs_rank_heads`: whether it is proved that content anywhere leaves the exact count at r (Theorem 4).
+- `needs_rank_heads`: the condition of Theorem 4, on exact and near counts with content anywhere.
 
 Both counts depend on the kernels of polynomials of A, which `eigenvalues` gives exactly.
 """
@@ -122,12 +122,12 @@ def largest_kernel(spectrum: Sequence[Eigenvalues], degree: int) -> int:
 
 
 def needs_rank_heads(a: Any, terms: int) -> bool:
-    """Whether it is proved that exact MHA needs r heads for the bank, with content in queries, keys and values.
+    """Whether Theorem 4 of docs/content.md holds: exact MHA needs r heads, content anywhere, and r - 2 are not near.
 
-    So it is if r <= 2, or rank p(A) >= r for every real polynomial p that is not constant and has a degree below r
-    (docs/content.md, Theorem 4). This decides a stricter condition, the same for complex p: True is proved, False
-    leaves the count open. The two differ only where A has eigenvalues that are not real. The stricter one holds if
-    every eigenvalue has one Jordan block and N >= 2 r - 1. IHA then needs ceil(sqrt r) heads.
+    So it does if r <= 2, or rank p(A) >= r for every real polynomial p that is not constant and has a degree below r.
+    This decides a stricter condition, the same for complex p; the two differ only where A has eigenvalues that are not
+    real. The stricter one holds if every eigenvalue has one Jordan block and N >= 2 r - 1. The exact count is r, and
+    ceil(sqrt r) for IHA, without it too (docs/exact_heads.md, Theorem 2).
 
     Args:
         a: A, as in `eigenvalues`.

@@ -1,4 +1,4 @@
-"""An input on which a layer with too few heads is wrong: docs/bounds.md, Theorem 7 (docs/results.md T17), as a program.
+"""An input on which a layer with too few heads is wrong: docs/exact_heads.md, Theorem 1 (T17a), as a program.
 
 The theorem is about f(X) = sum_h P_h(X) (X B_h + C_h) + b with rows of P_h of bounded norm (softmax, hard attention and
 their kin; any logits, content and rotary positions in them, any mask). On X = t x a^T, t -> infinity, every row of f(X)

@@ -9,11 +9,8 @@ exp(-delta t). So r would be constant and the witness affine in t, which it is n
 not linear on repeated tokens either if its values read positions (P-repeated-linear).
 
 **Linear attention: equal for one head, strict for more.** One head of IHA is
-sum_{j,j'} R_j alphaQ_j alphaK_j' alphaV_j' (Q K^T) V, an MHA head with a factor, for every P. For H >= 2 let x_1 = y,
-x_2 = x and look at the part of an output coordinate of token 1 that is linear in y and quadratic in x. MHA with any
-projection has sum_h (y^T A_h x) <b_h, x>, which is 0 for every y if x is orthogonal to b_1, .., b_H. IHA with
-P = H and width H^2 can have sum_a y_a x_a^2 (`diagonal`): head maps Q_o K_m^T = e_a e_a^T with a = o H + m, and
-b_a = e_a. That is 0 for every y at x = 0 only. So it is no MHA with fewer than H^2 heads.
+sum_{j,j'} R_j alphaQ_j alphaK_j' alphaV_j' (Q K^T) V, an MHA head with a factor, for every P. For H >= 2
+see `constructions.ledger.attention.linear`.
 """
 
 from typing import Any
@@ -22,8 +19,8 @@ import torch
 from torch import Tensor
 
 from constructions.checks.inclusion import TOKENS, WITNESS_WIDTH, witness_error, witness_weights
-from constructions.filter_bank.paper import routing
 from constructions.ledger.attention.inclusion import ROUNDING, normal, randomise, relative_gap
+from constructions.ledger.attention.linear import stays_away
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
 from constructions.targets.inclusion import repeated, witness
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
@@ -119,7 +116,7 @@ def strictly_inside(pattern: str, heads: int, pseudo: int, *, value: int = -1, m
     linear attention has that is told apart from IHA with H heads.
     """
     if pattern == "linear":
-        return _one_linear_head(pseudo) if heads == 1 else _linear_heads(heads, pseudo, more)
+        return _one_linear_head(pseudo) if heads == 1 else stays_away(heads, pseudo, "random", more=more)
     layer = witness(*witness_weights(1), pseudo)
     layer.pattern = pattern  # type: ignore[assignment]
     with torch.no_grad():
@@ -150,63 +147,6 @@ def _one_linear_head(pseudo: int) -> Finding:
         gap = relative_gap(layer(x, x, x), head(x, x, x))
     what = f"linear, H = 1, P = {pseudo}: off the MHA head with values times {float(paths):.3g} by {size(gap):g} of it"
     return Finding(gap > ROUNDING, what, {"gap": size(gap)})
-
-
-def diagonal(heads: int, pseudo: int) -> InterleavedHeadAttention:
-    """IHA of width H^2 and linear attention: sum_j sum_a X[i,a] X[j,a]^2 at token i. P >= H."""
-    width = heads**2
-    layer = InterleavedHeadAttention(
-        width,
-        heads,
-        num_pseudo_heads=pseudo,
-        head_dim=width,
-        value_head_dim=heads,
-        out_dim=1,
-        pattern="linear",
-        dtype=torch.float64,
-    )
-    own, mixing = torch.eye(width, dtype=torch.float64).view(heads, heads, width), routing(heads)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.zero_()
-        for name in ("alpha_q", "alpha_k", "alpha_v", "collapse"):
-            layer.get_parameter(name)[..., :heads] = torch.from_numpy(getattr(mixing, name))
-        for o in range(heads):
-            block = slice(o * width, (o + 1) * width)
-            layer.q_proj.weight[block] = own[o].sum(0).diag()
-            layer.k_proj.weight[block] = own[:, o].sum(0).diag()
-            layer.v_proj.weight[o * heads : (o + 1) * heads] = own[:, o]
-        assert layer.out_proj is not None
-        layer.out_proj.weight[0] = torch.eye(heads).flatten()
-    return layer
-
-
-def _linear_heads(heads: int, pseudo: int, more: int) -> Finding:
-    """The part y x x of `diagonal` and of a random MHA with H^2 - 1 heads, at an x orthogonal to that MHA's b_h.
-
-    With `more` there may be no such x, and then nothing is told apart.
-    """
-    iha, many = diagonal(heads, pseudo), heads**2 - 1 + more
-    width = iha.embed_dim
-    mha = MultiHeadAttention(width, many, head_dim=width, out_dim=1, pattern="linear", dtype=torch.float64)
-    randomise(mha)
-    with torch.no_grad():
-        assert mha.out_proj is not None
-        values = mha.v_proj.weight.unflatten(0, (many, -1))
-        b = torch.einsum("hv,hva->ha", mha.out_proj.weight.unflatten(1, (many, -1))[0], values)
-        normals = torch.linalg.svd(b).Vh[many:]  # orthogonal to every b_h
-        if not len(normals):
-            return Finding(False, f"linear, H = {heads}: {many} MHA heads leave no x to tell them apart by")
-        sizes = []
-        for layer in (iha, mha):
-            pairs = torch.stack((torch.eye(width, dtype=torch.float64), normals[0].expand(width, -1)), 1)
-            alone = pairs * torch.tensor([1.0, 0.0])[:, None]
-            sizes.append(float((layer(pairs, pairs, pairs) - layer(alone, alone, alone))[:, 0].norm()))
-    what = (
-        f"linear, H = {heads}, P = {pseudo}: at an x orthogonal to the b_h of a random MHA with {many} heads the part "
-        f"y x x of the MHA is {size(sizes[1]):g}, of the IHA {size(sizes[0]):g}"
-    )
-    return Finding(sizes[1] <= ROUNDING * width**3 < sizes[0], what, {"iha": size(sizes[0]), "mha": size(sizes[1])})
 
 
 STATEMENTS = (
@@ -272,7 +212,7 @@ STATEMENTS = (
             lambda pattern, heads, **_: pattern != "linear" or heads > 1,
         ),
         note="Softmax and hard: by the repaired witness (E8), against any number of heads. Softmax MHA that reads "
-        "[X, I] cannot equal it either. Linear: against up to H^2 - 1 heads. Proofs: "
+        "[X, I] cannot equal it either. Linear: against up to H^2 - 1 heads, which do not come near (T17c). Proofs: "
         "constructions.ledger.attention.strictness.",
     ),
 )

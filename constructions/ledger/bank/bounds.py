@@ -232,7 +232,8 @@ STATEMENTS = (
             mutants={"size of A": {"measure": "size"}, "rank of A": {"measure": "rank"}},
             wider={"graph": RANDOM, "terms": range(1, 9)},
         ),
-        note="Heads with an output projection. The shifts are the powers of a cycle's adjacency matrix, k = N.",
+        note="Heads with an output projection. The shifts are the powers of a cycle's adjacency matrix, k = N. The "
+        "same counts hold with content anywhere: T17a, T17b.",
     ),
     Statement(
         id="T3",

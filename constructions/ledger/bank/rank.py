@@ -36,7 +36,7 @@ def _certified(a: DomainMatrix, terms: int) -> int:
 
 
 def needs_as_many(graph: str, terms: int, projected: bool, *, more: int = 0) -> Finding:
-    """Whether position-only MHA needs k heads: a lower bound, beside a layer with as few heads as it says.
+    """Whether MHA needs k heads: a lower bound, beside a position-only layer with as few heads as it says.
 
     projected: with an output projection (the bound is the certified rank), or with heads concatenated (the number of
     directions among the powers; docs/bounds.md, "Concatenation only"). more: how many beyond k are claimed.
@@ -212,13 +212,16 @@ STATEMENTS = (
             wider={"graph": RANDOM, "terms": range(1, 9), "projected": (False, True)},
         ),
         assumption=Assumption(
-            "queries and keys depend on positions only, and the first k powers of A are linearly independent (with an "
-            "output projection), or no two of them proportional (heads concatenated, as in the paper)",
+            "the first k powers of A are linearly independent (with an output projection), or no two of them "
+            "proportional (heads concatenated, as in the paper); linear attention that sees content has no mask",
             powers_apart,
         ),
-        note="Proofs: docs/bounds.md, Theorem 2 and 'Concatenation only'. The box is position-only. With content in "
-        "the queries k - 1 heads come arbitrarily near, but none fewer than k is exact (T14b); with content "
-        "anywhere under a condition on A (T14c). Proofs: docs/content.md.",
+        note="This verdict used to assume positions only in queries and keys. It no longer does: with content "
+        "anywhere the rank bounds the heads too, for softmax, hard and other bounded rows under any mask (T17a, also "
+        "head by head where they are concatenated), and for linear attention without a mask (T17b, E6); under a "
+        "causal one it does not (T17b). The layers in the box, which reach the bound, see positions only: "
+        "docs/bounds.md, Theorem 2 and 'Concatenation only'. Near, k - 1 heads are enough with content in the queries "
+        "(T14b).",
     ),
     Statement(
         id="P-rank-additivity",

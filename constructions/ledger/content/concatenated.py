@@ -157,7 +157,7 @@ STATEMENTS = (
         "does not need the implication (docs/bounds.md, Theorem 2). With content in the queries one token is "
         "enough. Repair: a head whose values are constant has no content against content in its pattern, and "
         "carries one direction too (T14f). The count for concatenated heads is right with content anywhere, "
-        "for every A: docs/content.md, Theorem 5. With an output projection see T14b and T14c.",
+        "for every A: docs/content.md, Theorem 5. With an output projection see T17b.",
     ),
     Statement(
         id="T14f",

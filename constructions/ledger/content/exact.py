@@ -124,8 +124,8 @@ def content_does_not_save(graph: str, terms: int, *, known: str = "GMN", more: i
     certified = rank if allowed and seen == unknown else 0
     what = (
         f"{graph}, k = {terms}, r = {rank}: p(A) has rank {least} or more, {seen} of {unknown} content weights of "
-        f"{heads} heads are seen: {f'at least {rank} MHA heads' if certified else 'no bound'}; {achieved['mha']} MHA "
-        f"and {achieved['iha']} IHA heads have exact error {error:g}"
+        f"{heads} heads are seen: {f'at least {rank} MHA heads' if certified else 'this proves no bound'}; "
+        f"{achieved['mha']} MHA and {achieved['iha']} IHA heads have exact error {error:g}"
     )
     needed = {"mha": rank + more, "iha": least_heads("iha", rank + more)}
     values = {"certified": certified, **achieved, "least_rank": least}
@@ -175,7 +175,7 @@ STATEMENTS = (
             },
         ),
         note="Where r - 1 heads come near, a border rank below the rank, as for tensors. Always for r >= 3 and d <= N; "
-        "for r = 2 see T14d.",
+        "for r = 2 see T14d. With content anywhere r heads are needed exactly too: T17b.",
     ),
     Statement(
         id="T14c",
@@ -191,8 +191,10 @@ STATEMENTS = (
                 "the condition for k - 1": {"earlier": 1},
             },
         ),
-        note="With an output projection. So the paper's bound of k heads holds exactly for all of linear attention "
-        "if every eigenvalue of A has one Jordan block and N >= 2 k - 1. Without the condition (Petersen, k >= "
-        "3) it is open. The proof asks it of real p only; what is decided is the stricter one for complex p.",
+        note="With an output projection. The first proof of this count, by another argument than T17b's, which needs "
+        "no condition: where this one proves no bound (Petersen, k >= 3), which was open, T17b has r. The condition "
+        "still decides what is near: under it r - 2 heads stay away from the bank. It holds if every eigenvalue of A "
+        "has one Jordan block and N >= 2 r - 1. The proof asks it of real p only; what is decided is the stricter one "
+        "for complex p.",
     ),
 )

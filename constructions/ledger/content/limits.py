@@ -223,6 +223,6 @@ STATEMENTS = (
             mutants={"falls as eps": {"power": 1}, "no content in the queries": {"content": False}},
             wider={"terms": range(3, 6), "width": range(1, 4), "seed": range(100)},
         ),
-        note="Whether k - 1 softmax heads can be exact is open.",
+        note="On bounded inputs: exactly, and near on large inputs, no fewer than k do (T17a).",
     ),
 )

@@ -23,7 +23,7 @@ HOLDING = [
     *("E11", "P-attention-cost", "P-bank-iha", "P-bank-mha", "P-bank-parameters-iha", "P-bank-parameters-mha"),
     *("P-cpm3-iha", "P-cpm3-mha", "P-cpm3-parameters-iha", "T-compute"),
     *(f"T{n}" for n in range(1, 15)),
-    *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14d", "T14e", "T14f"),
+    *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14d", "T14e", "T14f", "T17a", "T17c"),
 ]
 EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
     "E1": (FAILS, {"modulus": 2, "coefficient": 5}, "M = 2, G = 5: the predicate is the same for all residues"),
@@ -71,6 +71,11 @@ EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
     "P-savings": (ASSUMING, {"tokens": 1, "width": 1, "terms": 1}, "IHA has 10 parameters, MHA 6"),
     "P-schedule": (ASSUMING, {"counted": "causal", "pseudo_heads": 1, "tokens": 4}, "7 pairs"),
     "P-strict": (ASSUMING, {"pattern": "linear", "heads": 1, "pseudo": 2}, "off the MHA head with values times"),
+    "T17b": (
+        ASSUMING,
+        {"bank": "diagonal:3", "terms": 2, "mask": "causal"},
+        "rank 2, at least 2 heads without a mask; 1 MHA heads have error 0",
+    ),
     "P-two-definitions": (
         ASSUMING,
         {"causal": "virtual", "collapse": "global", "pattern": "softmax", "heads": 1, "pseudo": 2},

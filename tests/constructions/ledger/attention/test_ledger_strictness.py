@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from constructions.ledger.attention.strictness import diagonal
+from constructions.ledger.attention.linear import diagonal
 
 
 def test_mha_on_repeated_tokens(judged):

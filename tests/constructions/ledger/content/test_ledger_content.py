@@ -24,10 +24,13 @@ def test_the_least_rank_from_the_degrees_of_the_invariant_factors(name, degrees)
         assert content._least_rank(matrix(name), degree) == sum(max(0, d - degree) for d in degrees)
 
 
-def test_petersen_is_open(judged):
+def test_petersen_takes_another_argument(judged):
+    """Theorem 4 proves nothing there, Theorem 2 of docs/exact_heads.md does."""
     found = {tuple(case.values()): finding for case, finding in judged("T14c").evidence[0].findings}
     assert found["petersen", 3].values["certified"] == 0
-    assert "no bound" in found["petersen", 3].what
+    assert "this proves no bound" in found["petersen", 3].what
+    anywhere = {tuple(case.values()): finding for case, finding in judged("T17b").evidence[0].findings}
+    assert anywhere["petersen", 9, "none"].values["lower"] == 3
     assert found["petersen", 2].values["certified"] == 2
     assert found["random:6", 4].values["certified"] == 0  # N = 2 r - 2
     assert found["cycle:7", 4].values["certified"] == 4
