@@ -10,8 +10,10 @@ in absolute value: one of them is off by 1/(2H).
 
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from scipy.optimize import minimize
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from constructions.filter_bank.paper import routing
 from constructions.ledger.attention.inclusion import ROUNDING, normal, randomise
@@ -105,20 +107,17 @@ def _dropped(mha: MultiHeadAttention, iha: InterleavedHeadAttention) -> None:
 def _fitted(mha: MultiHeadAttention, iha: InterleavedHeadAttention) -> None:
     """By L-BFGS, from a start near 0, to IHA's output on normal inputs."""
     randomise(mha)
-    x = normal(7, 50, 2, iha.embed_dim)
-    target, parameters = iha(x, x, x).detach()[:, 0], list(mha.parameters())
-    optimiser = torch.optim.LBFGS(parameters, max_iter=20, line_search_fn="strong_wolfe")
-    with torch.no_grad():
-        for parameter in parameters:
-            parameter *= 0.3
+    x, parameters = normal(7, 50, 2, iha.embed_dim), list(mha.parameters())
+    target = iha(x, x, x).detach()[:, 0]
 
-    def closure() -> Tensor:
-        optimiser.zero_grad()
-        loss = (mha(*[with_positions(x)] * 3)[:, 0] - target).square().mean()
-        loss.backward()
-        return loss
+    def error_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        vector_to_parameters(torch.from_numpy(flat.copy()), parameters)
+        error = (mha(*[with_positions(x)] * 3)[:, 0] - target).square().mean()
+        return error.item(), parameters_to_vector(torch.autograd.grad(error, parameters)).numpy()
 
-    optimiser.step(closure)  # type: ignore[arg-type]
+    start = 0.3 * parameters_to_vector(parameters).detach().numpy()
+    found = minimize(error_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 20})
+    vector_to_parameters(torch.from_numpy(found.x), parameters)
 
 
 _RIVALS = {"random": lambda mha, _: randomise(mha), "dropped": _dropped, "fitted": _fitted}

@@ -101,7 +101,9 @@ def rank_is_needed(
     blocks = _blocks(bank, terms)
     tokens = blocks[0].shape[0]
     one = exact.identity(tokens, QQ)
-    v = DomainMatrix([[QQ(1 if regular else int(n))] for n in integers(tokens, seed=tokens, most=9)], (tokens, 1), QQ)
+    v = DomainMatrix(
+        [[QQ(1 if regular else int(n))] for n in integers(tokens, seed=tokens, most=10**6)], (tokens, 1), QQ
+    )
     rank, whole, seen = (_rank(some) for some in (blocks, [*blocks, one], [b * v for b in [*blocks, one]]))
     lower = max(1, rank - corrected * (whole - seen))
     if bank.startswith("ones") or mask == "causal":

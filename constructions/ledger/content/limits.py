@@ -116,7 +116,7 @@ def trained_against_floors(seed: int, heads: int, content: bool, *, projected: b
     generator = torch.Generator().manual_seed(seed)
     a = torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64, generator=generator)).Q
     bank = torch.stack((torch.eye(8, dtype=torch.float64), a, a @ a))
-    error = train(bank, WIDTH, heads, content=content, steps=120, seed=seed)[1]
+    error = train(bank, WIDTH, heads, content=content, steps=120 if content else 60, seed=seed)[1]
     plain = error_floor(spectrum(bank), heads + more)
     floor = content_floor(bank, heads + more) if content and projected else plain
     holds = floor - 1e-12 <= error and (error < plain - 0.05 if content else error < plain + 1e-4)
