@@ -17,7 +17,7 @@ from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from constructions.targets.content.steps import PRIME
 from iha_theory import attention, exact
 from iha_theory.attention import MultiHeadAttention
-from iha_theory.attention.base import AttentionLayer
+from iha_theory.attention.base import AttentionLayer, Rotary
 from iha_theory.bounds.heads import least_heads
 from iha_theory.bounds.witness import witness
 from iha_theory.capacity import Kind, capacity_bound
@@ -39,7 +39,7 @@ FAR = 1e6
 
 
 def too_few_heads_miss(
-    layer: Kind, heads: int, pattern: str, rotary: str | None, causal: bool, *, linear: bool = False, fewer: int = 0
+    layer: Kind, heads: int, pattern: str, rotary: Rotary, causal: bool, *, linear: bool = False, fewer: int = 0
 ) -> Finding:
     """A layer of capacity r - 1 with normal weights, biases and content everywhere, against a bank of rank r.
 

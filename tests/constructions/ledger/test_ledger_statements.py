@@ -169,6 +169,9 @@ def test_every_claim_has_mutants_or_if_it_holds_nowhere_mends(name, judged):
 SAID_TO_HOLD = [name for name, (s, role, _) in CLAIMS.items() if role != "printed" or EXPECTED[s.id][0] != FAILS]
 
 
+SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
+
+
 @pytest.mark.parametrize("name", SAID_TO_HOLD)
 def test_a_search_finds_no_counterexample_to_what_is_said_to_hold(name):
     statement, role, claim = CLAIMS[name]
@@ -181,7 +184,7 @@ def test_a_search_finds_no_counterexample_to_what_is_said_to_hold(name):
         }
     )
 
-    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=20, deadline=None, suppress_health_check=SLOW, derandomize=True)
     @given(cases)
     def search(case):
         assume(claim.given(**case) and (assumption is None or assumption.met(**case)))
@@ -217,7 +220,7 @@ def test_verdicts_follow_from_the_findings():
     assert verdict(claim=small, assumption=Assumption("n < 0", lambda n: n < 0)) == ("does-not-hold-as-printed", False)
     assert verdict(claim=small, repaired=always) == ("does-not-hold-as-printed", True)
     assert verdict(claim=small, repaired=never) == ("does-not-hold-as-printed", False)
-    assert judge(Statement("P-x", "nowhere", small)).counterexample[0] == {"n": 4}
+    assert judge(Statement("P-x", "nowhere", small)).to_json()["counterexample"]["case"] == {"n": 4}
     assert not judge(Statement("T99", "ours", small, repaired=always)).sound
 
 
