@@ -17,8 +17,8 @@ layers:
   mha-two-layer  two layers of MHA with so many heads each (docs/results.md T7)
 
 columns:
-  lower       heads that any weights need, for position-only attention (docs/bounds.md). At tolerance 0 exact, with a
-              certificate that was verified; above, numerical: from singular values in float64
+  lower       heads that any weights need, for the attention named below the table (docs/bounds.md). At tolerance 0
+              exact, with a certificate that was verified; above, numerical: from singular values in float64
   achieved    heads of weights that were loaded into a layer of this package, whose operator was then measured
   maps        attention maps of N x N: the attention cost in units of N^2
   parameters  counted, for content of width D

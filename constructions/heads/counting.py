@@ -18,6 +18,15 @@ from iha_theory.cli import output
 from iha_theory.rounding import require_one_of
 from synthetic.graphs import Graph, fields, normalise, sentence
 
+FIXED = ("positions only in queries and keys, any pattern and mask",)
+"""The attention for which the lower bounds above tolerance 0 hold: content can save a head there (docs/content.md)."""
+ANYWHERE = (
+    *FIXED,
+    "one layer, content anywhere: softmax, hard or other rows of bounded norm, any mask",
+    "one layer, content anywhere: linear without a mask",
+)
+"""For which the exact ones hold (docs/exact_heads.md, Theorems 1 and 2)."""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -77,6 +86,7 @@ def count(wanted: Wanted, weights: str | None, json: str | None) -> int:
     out.print(_table(results))
     for setting in settings:
         out.print(f"{setting['rows']}: {setting['target']}", soft_wrap=True)
+        out.print(f"  the lower bounds hold for {'; '.join(setting['bounds_hold_for'])}", soft_wrap=True)
     failed = [row for row in results if row.failure is not None]
     for row in failed:
         out.print(f"FAILS {row.layer} at {row.tolerance:g}: {row.failure}", soft_wrap=True)
@@ -86,15 +96,15 @@ def count(wanted: Wanted, weights: str | None, json: str | None) -> int:
     return 1 if failed else 0
 
 
-def _tasks(wanted: Wanted) -> tuple[list[Task], list[dict[str, str]]]:
+def _tasks(wanted: Wanted) -> tuple[list[Task], list[dict[str, Any]]]:
     """A task for each tolerance, and what the exact and the approximate ones are about."""
     graph, settings, powers = wanted.graph, [], None
     symmetric = not graph.directed and (graph.adjacency >= 0).all()
     kinds: list[Any] = [wanted.normalise or "none", wanted.normalise or ("symmetric" if symmetric else "none")]
     if 0 in wanted.tolerances:
-        settings.append(_setting("tolerance 0", "A^t", kinds[0]))
+        settings.append(_setting("tolerance 0", "A^t", kinds[0], ANYWHERE))
     if any(wanted.tolerances):
-        settings.append(_setting("tolerances above 0 (numerical)", "A^t scaled to norm 1", kinds[1]))
+        settings.append(_setting("tolerances above 0 (numerical)", "A^t scaled to norm 1", kinds[1], FIXED))
         powers = unit_powers(normalise(graph, kinds[1]), wanted.terms, wanted.width)
     tasks: list[Task] = []
     for e in wanted.tolerances:
@@ -105,9 +115,10 @@ def _tasks(wanted: Wanted) -> tuple[list[Task], list[dict[str, str]]]:
     return tasks, settings
 
 
-def _setting(rows: str, blocks: str, kind: str) -> dict[str, str]:
+def _setting(rows: str, blocks: str, kind: str, holds: tuple[str, ...]) -> dict[str, Any]:
     words = {"none": "the matrix as given", "row": "the row-normalised matrix", "symmetric": "D^-1/2 A D^-1/2"}
-    return {"rows": rows, "target": f"{blocks}, A {words[kind]}", "normalisation": kind}
+    target = f"{blocks}, A {words[kind]}"
+    return {"rows": rows, "target": target, "normalisation": kind, "bounds_hold_for": list(holds)}
 
 
 def _require_writable(path: Path) -> None:
@@ -119,7 +130,7 @@ def _require_writable(path: Path) -> None:
         raise PermissionError(f"--weights cannot write {path}")
 
 
-def _write(path: str, graph: Graph, tasks: list[Task], results: list[HeadCount], settings: list[dict[str, str]]) -> str:
+def _write(path: str, graph: Graph, tasks: list[Task], results: list[HeadCount], settings: list[dict[str, Any]]) -> str:
     """Writes the rows of the smallest tolerance; weights that were not measured as they are, are now."""
     task = min(tasks, key=lambda task: task.tolerance)
     setting = settings[0] if task.tolerance == 0 else settings[-1]

@@ -87,6 +87,7 @@ def test_tolerances_of_karate(heads, tmp_path):
 
 def test_cost_columns(heads):
     _, out, _ = heads("karate", "--terms", 16, "--tolerance", 0, "--json", "-")
+    assert [len(setting["bounds_hold_for"]) for setting in json.loads(out)["settings"]] == [3]
     maps = {row["layer"]: (row["pseudo_heads"], row["attention_maps"]) for row in rows(out)}
     assert maps == {"mha": (1, 16), "iha": (4, 64), "iha-tiled": (2, 16), "mha-two-layer": (1, 8)}
     parameters = {row["layer"]: row["parameters"] for row in rows(out)}
@@ -108,6 +109,8 @@ def test_normalisation_is_said(heads, graph, options, target):
     code, out, _ = heads(graph, "--terms", 4, "--tolerance", 0, 0.1, "--layer", "mha", *options)
     assert code == 0
     assert out.count(target) == 2
+    assert out.count("the lower bounds hold for positions only") == 2
+    assert out.count("content anywhere: linear without a mask") == 1
 
 
 def test_numbers_that_float64_cannot_hold_are_exact_modulo_primes(heads, tmp_path):
