@@ -343,7 +343,7 @@ def test_files_of_another_kind_are_one_line(refused, files, tmp_path):
         if content is None:
             path.write_text("0 1\n1 2\n")
         else:
-            save_file(*content[:1], path, content[1])
+            save_file(content[0], path, content[1])
         refused("heads", "petersen", "--terms", 5, "--check-weights", path)
 
 
@@ -372,6 +372,7 @@ def test_a_layer_that_misses_its_target_is_a_failure(heads, monkeypatch):
 
 def test_a_certificate_that_proves_nothing_is_a_failure(heads, monkeypatch):
     found = exact_rank.power_rank(load("karate").adjacency, 4)
+    assert found.certificate is not None
     wrong = replace(found, certificate=replace(found.certificate, minor=found.certificate.minor + 1))
     monkeypatch.setattr(exact_heads, "power_rank", lambda *_: wrong)
     code, out, err = heads("karate", "--terms", 4, "--tolerance", 0, "--json", "-")
