@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +70,9 @@ def logit_number(x: float) -> Logit:
 class RationalSoftmax:
     """A layer of softmax attention as a function on rational inputs, run at one query token.
 
+    Attributes:
+        readout: by row, as in `rows`, the weights (out_dim, d_v) of its s / d in the output. constant: the biases.
+
     Args:
         layer: a `MultiHeadAttention` or an `InterleavedHeadAttention` in float64, without a mask.
 
@@ -84,13 +88,12 @@ class RationalSoftmax:
         self.heads, self.pseudo = layer.num_heads, getattr(layer, "num_pseudo_heads", 1)
         self.scale = logit_number(layer.scale)
         self._q, self._k, self._v = (_table(p, self.heads) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
-        self._out = None if layer.out_proj is None else _table(layer.out_proj, 1)[0]
         heads, pseudo = range(self.heads), range(self.pseudo)
         if isinstance(layer, InterleavedHeadAttention):
             self._alpha = [_floats(a) for a in (layer.alpha_q, layer.alpha_k, layer.alpha_v)]
             collapse = _floats(layer.collapse)
             per_head = layer.collapse_kind == "per_head"
-            self._collapse = {
+            mix = {
                 (o, h, j): Fraction(collapse[h][j] if per_head else collapse[o][h][j])
                 for o in heads
                 for h in heads
@@ -98,40 +101,62 @@ class RationalSoftmax:
                 if not per_head or o == h
             }
         else:
-            own = [[[float(m == h)] for h in heads] for m in heads]
-            self._alpha = [own] * 3
-            self._collapse = {(h, h, 0): Fraction(1) for h in heads}
+            self._alpha = [[[[float(m == h)] for h in heads] for m in heads]] * 3
+            mix = {(h, h, 0): Fraction(1) for h in heads}
+        width = len(self._v[0])
+        columns = self.heads * width
+        out = (
+            _table(layer.out_proj, 1)[0]
+            if layer.out_proj
+            else [[float(i == j) for j in range(columns)] + [0.0] for i in range(columns)]
+        )
+        self.constant = [Fraction(row[-1]) for row in out]
+        self.readout = {
+            (h, j): [
+                [
+                    sum((mix.get((o, h, j), Fraction(0)) * Fraction(row[o * width + d]) for o in heads), Fraction(0))
+                    for d in range(width)
+                ]
+                for row in out
+            ]
+            for h in heads
+            for j in pseudo
+        }
+        self._terms: dict[Any, dict[tuple[int, int], list[Fraction]]] = {}
 
     def __call__(self, tokens: Rows, query: int = -1) -> list[Fraction]:
-        """The output at a token, from inputs (tokens, embed_dim), as self-attention."""
-        inputs = [(*token, Fraction(1)) for token in tokens]  # 1 for the biases
-        number = Counter(inputs)  # equal tokens have equal keys and values
-        at = inputs[query]
-        width = len(self._v[0])
-        outputs = [[Fraction(0)] * width for _ in range(self.heads)]
-        rows = {(h, j) for _, h, j in self._collapse}
-        for h, j in sorted(rows):
-            q = self._mixed(self._q, self._alpha[0], h, j, at)
-            total, sums = Fraction(0), [Fraction(0)] * width
-            for kind in number:
+        """The output at a token, from inputs (tokens, embed_dim), as self-attention: constant + sum readout s / d."""
+        total = list(self.constant)
+        for row, (d, *s) in self.rows(tokens, query).items():
+            for i, weights in enumerate(self.readout[row]):
+                total[i] += sum((w * x for w, x in zip(weights, s, strict=True)), Fraction(0)) / d
+        return total
+
+    def rows(self, tokens: Rows, query: int = -1) -> dict[tuple[int, int], list[Fraction]]:
+        """By head and pseudo-query the softmax row s / d at a token: [d, s_1, ..., s_{d_v}]."""
+        number = Counter((*token, Fraction(1)) for token in tokens)  # equal tokens have equal keys and values
+        at = (*tokens[query], Fraction(1))
+        terms = [(n, self._term(at, kind)) for kind, n in number.items()]
+        return {
+            row: [sum((n * term[row][i] for n, term in terms), Fraction(0)) for i in range(len(first))]
+            for row, first in terms[0][1].items()
+        }
+
+    def _term(self, at: tuple[Fraction, ...], token: tuple[Fraction, ...]) -> dict[tuple[int, int], list[Fraction]]:
+        """What a token adds to each of the rows at a query token; both with a 1 for the biases at the end."""
+        if (at, token) not in self._terms:
+            found = self._terms[at, token] = {}
+            for h, j in self.readout:
+                q = self._mixed(self._q, self._alpha[0], h, j, at)
+                found[h, j] = [Fraction(0)] * (1 + len(self._v[0]))
                 for i in range(self.pseudo):
                     score = Logit()
-                    for a, b in zip(q, self._mixed(self._k, self._alpha[1], h, i, kind), strict=True):
+                    for a, b in zip(q, self._mixed(self._k, self._alpha[1], h, i, token), strict=True):
                         score = score + a * b
-                    weight = number[kind] * (score * self.scale).exponential()
-                    total += weight
-                    for d, value in enumerate(self._values(h, i, kind)):
-                        sums[d] += weight * value
-            for o in range(self.heads):
-                if c := self._collapse.get((o, h, j), Fraction(0)):
-                    outputs[o] = [x + c * s / total for x, s in zip(outputs[o], sums, strict=True)]
-        flat = [x for head in outputs for x in head]
-        if self._out is None:
-            return flat
-        return [
-            sum((Fraction(w) * x for w, x in zip(row, [*flat, Fraction(1)], strict=True)), Fraction(0))
-            for row in self._out
-        ]
+                    weight = (score * self.scale).exponential()
+                    for d, value in enumerate((Fraction(1), *self._values(h, i, token))):
+                        found[h, j][d] += weight * value
+        return self._terms[at, token]
 
     def _mixed(self, table: list, alpha: list, h: int, j: int, token: tuple[Fraction, ...]) -> list[Logit]:
         """The pseudo-query or -key j of head h at a token, one `Logit` for each coordinate."""
