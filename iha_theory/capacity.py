@@ -281,6 +281,11 @@ def _generic(build: Callable[[], nn.Module]) -> nn.Module:
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for parameter in module.parameters():
-            fan_in = parameter.shape[-1] if parameter.ndim == 2 else parameter.shape[0]
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) / fan_in**0.5)
+            normal = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(normal / fan_in(parameter) ** 0.5)
     return module
+
+
+def fan_in(parameter: torch.Tensor) -> int:
+    """How many numbers a parameter adds up: of weights the last axis, of mixings (from, to, pseudo-head) the first."""
+    return parameter.shape[-1] if parameter.ndim == 2 else parameter.shape[0]

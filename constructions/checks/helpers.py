@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import singledispatch, wraps
 from types import FunctionType
 from typing import Any
@@ -25,6 +26,7 @@ from constructions.filter_bank.layers import LAYERS
 from constructions.filter_bank.product_fit import Products
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.tiled import Tile
+from constructions.targets.parity import ParityLayer
 from constructions.targets.state_space import RationalFilter
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.attention.base import AttentionLayer
@@ -192,8 +194,9 @@ def _(result: FunctionType) -> Any:
     return lambda i: result(i + 1)
 
 
-@damaged.register
-def _(result: float) -> Any:
+@damaged.register(float)
+@damaged.register(Fraction)
+def _(result: Any) -> Any:
     return result + 1
 
 
@@ -204,7 +207,7 @@ def _(result: bool) -> Any:
 
 @damaged.register
 def _(result: tuple) -> Any:
-    if len(result) == 1 or isinstance(result[0], (Tile, PositionWeights)):
+    if len(result) == 1 or isinstance(result[0], (Tile, PositionWeights, Fraction)):
         return (damaged(result[0]), *result[1:])
     return result[::-1]
 
@@ -243,6 +246,12 @@ def _(result: CountPairsNetwork) -> Any:
 @damaged.register
 def _(result: AttentionLayer) -> Any:
     return _weight_reversed(result, result.q_proj, 0)
+
+
+@damaged.register
+def _(result: ParityLayer) -> Any:
+    _weight_reversed(result.layer, result.layer.q_proj, 1)
+    return result
 
 
 @damaged.register

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from constructions.construction import Construction
+from constructions.targets.parity import ParityLayer
 
 Tier = Literal["exact", "float64"]
 
@@ -41,7 +42,9 @@ class CheckResult:
     claimed_heads: int
 
     @classmethod
-    def of(cls, construction: Construction, name: str, layer: str, tier: Tier, **fields: Any) -> "CheckResult":
+    def of(
+        cls, construction: Construction | ParityLayer, name: str, layer: str, tier: Tier, **fields: Any
+    ) -> "CheckResult":
         """The result name/layer/tier of a check of a construction, which is counted here, and the other fields."""
         return cls(
             id=f"{name}/{layer}/{tier}",

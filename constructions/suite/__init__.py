@@ -5,6 +5,7 @@
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
+- `parity`: by softmax with content anywhere, and not one bit more.
 - `mutants`: damage to constructions, to the helpers that build them and to counted heads; each module above says in
   `subjects()` what is damaged.
 """
@@ -28,12 +29,13 @@ from constructions.suite import (
     every_matrix,
     fewer_heads,
     inclusion,
+    parity,
     state_space,
 )
 from synthetic.graphs import Graph, builtin
 
-GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm")
-MODULES = (bank, every_matrix, cpm3, causal, inclusion, better, fewer_heads, convolution, state_space)
+GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm", "parity")
+MODULES = (bank, every_matrix, cpm3, causal, inclusion, better, fewer_heads, convolution, state_space, parity)
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
 TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
 N_MAX = range(1, 27)
@@ -102,6 +104,9 @@ def steps(
             out.append(Step(f"state space, order {n}", lambda n=n: state_space.checks(n, exact_only)))
             out.append(Step(f"FIR filter, {n} taps", lambda n=n: state_space.fir_checks(n, exact_only)))
         out.append(Step("state space, special", lambda: state_space.special_checks(exact_only)))
+    if "parity" in groups:
+        out += [Step(f"parity, {n} bits", lambda n=n: parity.checks(n, exact_only)) for n in parity.BITS]
+        out += [Step(f"parity, {r} rows", lambda r=r: parity.more_checks(r, exact_only)) for r in parity.ROWS]
     return out
 
 
@@ -202,4 +207,6 @@ def small_steps() -> list[Step]:
         Step("state space", lambda: state_space.checks(4, exact_only=True)),
         Step("FIR filter", lambda: state_space.fir_checks(4, exact_only=True)),
         Step("state space, special", lambda: state_space.special_checks(exact_only=True)),
+        Step("parity", lambda: parity.checks(2, exact_only=True)),
+        Step("parity, one bit more", lambda: parity.more_checks(1, exact_only=True)),
     ]

@@ -18,6 +18,8 @@ names:
   strictness  some IHA is no MHA
   convolution any K x K convolution by K^2 MHA heads and K IHA heads, with certified lower bounds
   ssm         linear state-space models and FIR filters of order n by n and ceil(sqrt n) heads, the same
+  parity      of k bits at a query token, by softmax with content anywhere: k MHA heads, ceil(sqrt k) IHA heads; and
+              parity-more: layers of that many rows with random weights, none of which does one bit more
   a graph     the bank on that graph only: karate, les_miserables, florentine, davis, petersen, or a family
               such as cycle:16 or random:20
 

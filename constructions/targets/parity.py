@@ -42,6 +42,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
+from constructions.construction import count
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.rounding import ceil_sqrt, require_count
 
@@ -91,6 +92,11 @@ class ParityLayer:
     def pseudo_heads(self) -> int:
         """P; 1 for MHA."""
         return getattr(self.layer, "num_pseudo_heads", 1)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, counted."""
+        return count(self.layer)
 
     @torch.no_grad()
     def __call__(self, bits: Integer[Tensor, "batch n"]) -> Float[Tensor, " batch"]:

@@ -15,7 +15,8 @@ def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern
     """The most bits whose parity the layer can compute: the total degree R of its rows (docs/parity.md, Theorem 1).
 
     Softmax and hard: H; 2 H for Differential and 2-simplicial; H P for IHA. Linear: the degree of one term, 1, and 2
-    for 2-simplicial. None for two layers of softmax, where no bound is known; 4 for two linear ones.
+    for 2-simplicial and two layers (`TwoLayerAttention`, whose second layer's keys see the inputs). None for two layers
+    of softmax, which compute the parity of any number of bits, and for hard ones, where no bound is known.
 
     Args:
         kind: the layer.
@@ -31,10 +32,10 @@ def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern
     if (pseudo_heads is None) != (kind != "iha"):
         raise ValueError(f"pseudo_heads goes with iha, and only with it; got {pseudo_heads!r} for {kind}")
     rows = require_count("heads", heads) * (1 if pseudo_heads is None else require_count("pseudo_heads", pseudo_heads))
-    if kind == "two-layer":
-        return 4 if pattern == "linear" else None
     if pattern == "linear":
-        return 2 if kind == "simplicial" else 1
+        return 2 if kind in ("simplicial", "two-layer") else 1
+    if kind == "two-layer":
+        return None
     return 2 * rows if kind in ("differential", "simplicial") else rows
 
 

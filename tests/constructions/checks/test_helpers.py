@@ -10,6 +10,7 @@ from constructions.checks.oracles.workspace import slots
 from constructions.construction import Construction
 from constructions.cpm3.workspace import shift
 from constructions.suite import cpm3
+from constructions.targets.parity import ParityLayer
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +55,14 @@ def test_a_result_without_a_damage_is_an_error():
 
 def test_heads_are_claimed_and_not_counted(monkeypatch):
     """Where the construction counts one head too many, no result may hold; layers alone count their own."""
-    monkeypatch.setattr(Construction, "heads", property(lambda construction: construction.layer.num_heads + 1))
+    for kind in (Construction, ParityLayer):
+        monkeypatch.setattr(kind, "heads", property(lambda construction: construction.layer.num_heads + 1))
     results = [r for step in suite.small_steps() for r in step.run()]
-    assert {r.id.partition("/")[0] for r in results if r.holds} == {"bank-every-matrix", "inclusion", "strictness"}
+    layers = {"bank-every-matrix", "inclusion", "strictness", "parity-more"}
+    assert {r.id.partition("/")[0] for r in results if r.holds} == layers
 
 
 def test_one_head_more_is_caught_in_every_family():
     results = list(suite.miscounted())
     assert [result.check for result in results if not result.killed] == []
-    assert len({result.check.partition("/")[0] for result in results}) == 24
+    assert len({result.check.partition("/")[0] for result in results}) == 26

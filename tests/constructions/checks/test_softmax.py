@@ -6,34 +6,17 @@ from fractions import Fraction
 import pytest
 import torch
 
+from constructions.checks.parity import rational_layer
 from constructions.checks.softmax import Logit, RationalSoftmax, logit_number
-from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
-
-RATIOS = [Fraction(1, 3), Fraction(2), Fraction(7, 2), Fraction(5)]
-
-
-def random_layer(kind, seed):
-    """Queries are logarithms of rationals, all other weights small integers."""
-    generator = torch.Generator().manual_seed(seed)
-    common = {"head_dim": 1, "value_head_dim": 2, "out_dim": 3, "bias": True, "scale": 1.0, "dtype": torch.float64}
-    if kind == "mha":
-        layer = MultiHeadAttention(3, 2, **common)
-    else:
-        layer = InterleavedHeadAttention(3, 2, num_pseudo_heads=2, collapse=kind, **common)
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            parameter.copy_(torch.randint(-2, 3, parameter.shape, generator=generator))
-            if name in ("q_proj.weight", "q_proj.bias"):
-                at = torch.randint(0, len(RATIOS), parameter.shape, generator=generator).flatten().tolist()
-                parameter.copy_(torch.tensor([math.log(RATIOS[i]) for i in at], dtype=torch.float64).view_as(parameter))
-    return layer
+from iha_theory.attention import MultiHeadAttention
 
 
 @pytest.mark.parametrize("kind", ["mha", "global", "per_head"])
 @pytest.mark.parametrize("seed", range(3))
 def test_equals_torch(kind, seed):
-    layer = random_layer(kind, seed)
-    x = torch.randint(-1, 2, (1, 4, 3), generator=torch.Generator().manual_seed(seed)).double()
+    generator = torch.Generator().manual_seed(seed)
+    layer = rational_layer(kind, 2, 2, generator, value_head_dim=2, out_dim=3)
+    x = torch.randint(-1, 2, (1, 4, 3), generator=generator).double()
     exact = RationalSoftmax(layer)
     out = layer(x, x, x)[0]
     tokens = [[Fraction(v) for v in row] for row in x[0].tolist()]

@@ -17,7 +17,8 @@ from iha_theory.rounding import ceil_sqrt
 FAMILIES = """
     bank bank-every-matrix bank-random-matrix cpm3-workspace cpm3 causal-bank causal-workspace causal-cpm3 inclusion
     strictness tiled-bank projected-bank two-layer-bank tiled-workspace reduced reduced-tiled reduced-two-layer within
-    convolution state-space state-space-every state-space-feedthrough state-space-derogatory fir
+    convolution state-space state-space-every state-space-feedthrough state-space-derogatory fir parity
+    parity-more
 """
 
 
@@ -41,7 +42,7 @@ def test_every_check_holds_with_its_own_id(everything):
 
 def test_every_family_is_checked(everything):
     assert {check["id"].partition("/")[0] for check in everything} == set(FAMILIES.split())
-    assert len(everything) >= 966
+    assert len(everything) >= 1040
 
 
 def test_errors_are_exact_or_within_bounds_of_rounding(everything):
@@ -69,6 +70,10 @@ def test_heads_are_those_of_the_claims_and_attain_the_lower_bounds(everything):
         for layer in ("mha", "iha")
     }
     assert within == {"mha": [4, 7, 11, 16], "iha": [2, 3, 4, 4]}
+    parity = {(c["layer"], c["setting"]["bits"]): c["heads"] for c in everything if c["id"].startswith("parity/")}
+    assert parity == {
+        (layer, k): k if layer == "mha" else ceil_sqrt(k) for layer in ("mha", "iha") for k in range(1, 17)
+    }
     feedthrough = {(c["layer"], c["heads"]) for c in everything if c["id"].startswith("state-space-feedthrough/")}
     assert feedthrough == {("mha", 5), ("iha", 3)}
 

@@ -1,10 +1,13 @@
 """Bits of parity and the least number of errors: docs/parity.md, Theorems 1 and 4."""
 
 import itertools
+import math
 from math import comb
 
 import pytest
+import torch
 
+from iha_theory.attention import TwoLayerAttention
 from iha_theory.bounds.parity import least_errors, parity_bits
 
 
@@ -15,7 +18,7 @@ def test_bits_of_each_layer():
     assert found == {"mha": 3, "mqa": 3, "gqa": 3, "talking-heads": 3, "differential": 6, "simplicial": 6}
     assert [parity_bits("iha", 3, p) for p in (1, 2, 3)] == [3, 6, 9]
     assert parity_bits("two-layer", 3) is None
-    assert [parity_bits(kind, 3, pattern="linear") for kind in ("mha", "simplicial", "two-layer")] == [1, 2, 4]
+    assert [parity_bits(kind, 3, pattern="linear") for kind in ("mha", "simplicial", "two-layer")] == [1, 2, 2]
     assert parity_bits("mha", 3, pattern="hard") == 3
 
 
@@ -46,3 +49,34 @@ def test_least_errors_is_reached_by_the_best_signs_with_so_many_changes():
             )
             assert least_errors(n, r) == fewest
     assert [least_errors(9, r) for r in range(1, 11)] == [186, 130, 74, 46, 18, 10, 2, 1, 0, 0]
+
+
+def test_two_layers_of_softmax_with_one_head_have_no_bound():
+    """docs/parity.md, Section 7. Coordinates: s, two constant tokens, log r, which of them, log p, 1."""
+    n, other = 5, 3.0
+    tau = torch.tensor([1.0, 2.0, 3.5, 6.0, 10.0], dtype=torch.float64)
+    rest = 2 + math.exp(-other)
+    r = (rest + (rest**2 + 4 * tau * (tau + n)).sqrt()) / (2 * tau)  # d = rest + r c + (n - c) / r is 0 at c = -tau
+    ones = torch.arange(n + 1, dtype=torch.float64)[:, None]
+    rows = 1 / (rest + r * ones + (n - ones) / r)
+    theta, *w = torch.linalg.solve(torch.cat((torch.ones_like(ones), rows), 1), (-1.0) ** ones[:, 0]).tolist()
+    layer = TwoLayerAttention(7, 1, head_dim=3, value_head_dim=1, out_dim=1, scale=1.0, dtype=torch.float64)
+    x = torch.zeros(2**n, n + 3, 7, dtype=torch.float64)
+    bits = torch.tensor(list(itertools.product((0, 1), repeat=n)))
+    x[:, :n, 0], x[:, n, 1], x[:, n + 1, 2] = 2 * bits.double() - 1, 1, 1
+    weights = torch.tensor(w, dtype=torch.float64)
+    x[:, :n, 3], x[:, :n, 4], x[:, :n, 5], x[..., 6] = r.log(), weights.sign(), weights.abs().log(), 1
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+        first, second = layer.first, layer.second
+        first.q_proj.weight[:, 3:5] = torch.tensor([[1.0, 0.0], [0.0, other / 2], [0.0, -other / 2]])
+        first.q_proj.weight[1:, 6] = -other / 2
+        first.k_proj.weight[:, :3] = torch.eye(3)
+        first.v_proj.weight[0, 1:3] = torch.tensor([1.0, -1.0])
+        second.q_proj.weight[0, 6] = second.k_proj.weight[0, 5] = second.v_proj.weight[0, 0] = 1
+        second.out_proj.weight.fill_(1)
+    out = layer(x, x, x)[:, -1, 0]
+    total = 3 + sum(map(abs, w))  # of the second layer's weights
+    parity = theta + total / (1 - math.exp(-other)) * out
+    torch.testing.assert_close(parity, (-1.0) ** bits.sum(1).double(), rtol=0, atol=1e-9)

@@ -1,0 +1,97 @@
+"""Theorem 1 of docs/parity.md on layers with random weights: 0 on one bit more, not before; what is refused."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from iha_theory import attention
+from iha_theory.attention.kinds import KINDS
+from iha_theory.bounds.obstruction import logits, run
+from iha_theory.bounds.parity import parity_bits
+
+OPTIONS = {"head_dim": 2, "value_head_dim": 2, "out_dim": 1, "bias": True, "dtype": torch.float64}
+OWN = {"mqa": {"num_kv_heads": 1}, "gqa": {"num_kv_heads": 2}, "iha": {"num_pseudo_heads": 3}}
+
+
+def layer(kind, pattern="softmax", heads=2):
+    return getattr(attention, KINDS[kind].layer)(4, heads, pattern=pattern, **OPTIONS, **OWN.get(kind, {}))
+
+
+@pytest.mark.parametrize("pattern", ["softmax", "linear"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_zero_on_one_bit_more_and_not_before(kind, pattern):
+    bits = parity_bits(kind, 2, 3 if kind == "iha" else None, pattern)
+    if bits is None:
+        with pytest.raises(ValueError, match="no total degree"):
+            run(layer(kind, pattern), 3)
+        return
+    more = run(layer(kind, pattern), bits + 1, weights=20)
+    assert more.holds
+    assert more.sums.shape == (20,)
+    as_many = run(layer(kind, pattern), bits, weights=20)
+    assert float((as_many.sums / as_many.bound).max()) > 1e4
+    assert not as_many.holds
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "two-layer"])
+def test_the_logits_are_those_of_the_forward(kind):
+    """An output whose values are 1 at one token and 0 elsewhere is its weight in the first row."""
+    one = layer(kind, heads=1 if kind in ("differential", "iha") else 2)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in one.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        one.out_proj.weight.zero_()
+        one.out_proj.weight[:, 0] = 1
+        for name in ("out_proj.bias", "v_proj.bias", "v2_proj.bias", "lam"):
+            if name in dict(one.named_parameters()):
+                one.get_parameter(name).zero_()
+        for name in ("v_proj.weight", "v2_proj.weight"):
+            if name in dict(one.named_parameters()):
+                one.get_parameter(name).zero_()[:, 3] = 1
+        for name, eye in (("alpha_v", torch.tensor([[[1.0, 0.0, 0.0]]])), ("mix_weights", torch.eye(2))):
+            if name in dict(one.named_parameters()):
+                one.get_parameter(name).copy_(eye)
+        if kind == "iha":
+            one.get_parameter("collapse").copy_(torch.tensor([[[1.0, 0.0, 0.0]]]))
+    x = torch.randn(3, 5, 4, generator=generator, dtype=torch.float64)
+    x[..., 3] = 0
+    x[:, 0, 3] = 1
+    weights = logits(one, x).softmax(-1)[:, 0]
+    torch.testing.assert_close(one(x, x, x)[:, -1, 0], weights[:, 0])
+
+
+def test_wrong_signs_are_counted():
+    runs = run(layer("mha"), 3, weights=5)
+    signs = [(-1) ** sum(x) for x in itertools.product((0, 1), repeat=3)]
+    assert runs.signs.tolist() == signs
+    for out, wrong in zip(runs.outputs.tolist(), runs.wrong.tolist(), strict=True):
+        assert wrong == sum(g * sign <= 0 for g, sign in zip(out, signs, strict=True))
+
+
+def test_the_same_seed_gives_the_same_runs_whatever_their_number():
+    few, more = run(layer("iha"), 2, weights=3), run(layer("iha"), 2, weights=3, seed=1)
+    assert torch.equal(few.outputs, run(layer("iha"), 2, weights=3).outputs)
+    assert not torch.equal(few.outputs, more.outputs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"pattern": "hard"}, "softmax or linear"),
+        ({"rotary": True}, "without rotary"),
+        ({"window": 2}, "or a window"),
+        ({}, "bits must be"),
+    ],
+)
+def test_refusals(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        run(attention.MultiHeadAttention(4, 2, **OPTIONS, **arguments), 0)
+
+
+def test_bounds_are_of_rounding():
+    runs = run(layer("mha"), 3, weights=5)
+    assert 0 < float(runs.bound.max()) < 1e-11
+    assert math.isclose(float(runs.sizes.row[0]) * 2 + runs.sizes.chain * 2.0**-53, float(runs.sizes.error[0]))
