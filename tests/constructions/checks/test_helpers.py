@@ -34,7 +34,7 @@ def test_helpers_that_are_not_damaged_exist():
 
 def test_a_target_by_the_construction_s_own_shift_is_noticed(monkeypatch):
     """Reversed, P^t is P^-t in the workspace and in such a target."""
-    monkeypatch.setattr(cpm3, "slots", lambda tokens: [cpm3.shift(tokens, t) for t in range(tokens)])
+    monkeypatch.setattr(cpm3, "slots", lambda tokens: [vars(cpm3)["shift"](tokens, t) for t in range(tokens)])
     monkeypatch.setattr(cpm3, "shift", shift, raising=False)
     survivors = {r.mutant for r in damage_helpers(cpm3.subjects) if r.changes and not r.killed}
     assert survivors == {"cpm3.workspace.shift transposed"}

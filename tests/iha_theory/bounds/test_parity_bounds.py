@@ -75,7 +75,7 @@ def test_two_layers_of_softmax_with_one_head_have_no_bound():
         first.k_proj.weight[:, :3] = torch.eye(3)
         first.v_proj.weight[0, 1:3] = torch.tensor([1.0, -1.0])
         second.q_proj.weight[0, 6] = second.k_proj.weight[0, 5] = second.v_proj.weight[0, 0] = 1
-        second.out_proj.weight.fill_(1)
+        second.get_parameter("out_proj.weight").fill_(1)
     out = layer(x, x, x)[:, -1, 0]
     total = 3 + sum(map(abs, w))  # of the second layer's weights
     parity = theta + total / (1 - math.exp(-other)) * out
