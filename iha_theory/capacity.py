@@ -246,14 +246,14 @@ def _row(
     """One of our layers with generic parameters: more tokens and wider contents than its bound needs."""
     embed_dim, width = max(24, 4 * heads), max(4, heads)
     sizes = {"vdim": width, "head_dim": 8, "value_head_dim": VALUE_DIM}
-    module = _generic(lambda: build(embed_dim, heads, pattern=pattern, **sizes))
+    module = generic(lambda: build(embed_dim, heads, pattern=pattern, **sizes))
     found = measure(module, embed_dim, tokens=_tokens(heads))
     return Capacity(kind, heads, pseudo_heads, collapse, pattern, found.rank, bound, found.gap)
 
 
 def _torch_row(heads: int) -> Capacity:
     embed_dim = 8 * heads
-    module = _generic(lambda: nn.MultiheadAttention(embed_dim, heads, vdim=max(4, heads)))
+    module = generic(lambda: nn.MultiheadAttention(embed_dim, heads, vdim=max(4, heads)))
     found = measure(module, embed_dim, tokens=_tokens(heads))
     return Capacity(TORCH, heads, None, None, "softmax", found.rank, capacity_bound("mha", heads), found.gap)
 
@@ -270,7 +270,7 @@ def _smallest_divisor(heads: int) -> int:
     return next((n for n in range(2, heads + 1) if heads % n == 0), 1)
 
 
-def _generic(build: Callable[[], nn.Module]) -> nn.Module:
+def generic(build: Callable[[], nn.Module]) -> nn.Module:
     """The module with normal numbers of variance 1 / fan-in in every parameter: logits of about 1.
 
     Larger logits would make softmax rows almost one-hot, and maps that are only almost equal would be told apart by

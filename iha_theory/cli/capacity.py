@@ -1,6 +1,7 @@
-"""`iha-theory capacity`: measured operator rank beside its bound."""
+"""`iha-theory capacity`: operator rank and bits of parity, measured beside their bounds."""
 
 import argparse
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -12,9 +13,14 @@ from iha_theory import options
 from iha_theory.cli import output
 
 if TYPE_CHECKING:  # torch takes seconds to import: only when measuring
+    from iha_theory.bounds.parity import ParityCapacity
     from iha_theory.capacity import Capacity
 
+    Both = tuple[Capacity, ParityCapacity]
+
 WIDTH_PER_HEAD = 8
+PARITY_BITS = 9
+"""`iha_theory.bounds.parity.MOST_BITS`, whose import takes seconds."""
 
 EPILOG = f"""\
 The operator Schmidt rank of layer(positions, positions, X) is the least number of terms S X B that make it up: how many
@@ -26,12 +32,23 @@ different attention maps the content X can be mixed by. The bounds are proved in
   simplicial                                   H d_v, here d_v = 4
 and measured with random parameters. The gap is the last singular value that counts over the first that does not.
 
+The bits of parity are the most bits whose parity one layer computes at a query token, content anywhere, read linearly
+(docs/parity.md): as many as softmax rows, whatever the widths and weights:
+  mha, mqa, gqa, talking-heads   H
+  differential, simplicial       2 H
+  iha                            H P
+  two-layer                      any number
+  the linear pattern             1; simplicial and two-layer 2
+Measured up to {PARITY_BITS} bits: with random parameters and a fitted read-out every sign is right, and on one bit more
+the sum over all inputs that must be 0 by the proof is 0 to rounding. In brackets: how many bits were reached.
+
 your own layer:
   MODULE:NAME is looked up from the current directory too. A class is called as NAME(embed_dim, num_heads), with
   embed_dim = {WIDTH_PER_HEAD} H; any other callable as NAME(num_heads), and has to make a torch module with an
   attribute embed_dim. The module is called as layer(query, key, value), with its weights as they start or as your
   function sets them. Its rank is compared with MHA's bound H. More than H is no failure: the layer does more than any
-  MHA with H heads. Less can be a matter of its starting weights.
+  MHA with H heads. Less can be a matter of its starting weights. The bits of parity are those that its weights, as
+  layer(X, X, X), compute with a fitted read-out: others may do more; none where it cannot be called so.
 
 examples:
   iha-theory capacity                                        the whole table, under a minute
@@ -39,8 +56,8 @@ examples:
   iha-theory capacity --layer torch.nn:MultiheadAttention
   iha-theory capacity --layer my_layers:MyAttention --heads 2 4
 
-exit codes: 0 every rank is its bound (--layer: every rank is clear), 1 not, 2 bad usage, or a layer that is not linear
-in its value at fixed query and key.
+exit codes: 0 every rank and parity is its bound (--layer: every rank is clear), 1 not, 2 bad usage, or a layer that is
+not linear in its value at fixed query and key.
 """
 
 
@@ -48,7 +65,8 @@ def add_parser(commands: Any) -> None:
     """Adds the command to a parser's subcommands."""
     parser = commands.add_parser(
         "capacity",
-        description="Measures the operator Schmidt rank of attention layers and compares it with its upper bound.",
+        description="Measures the operator Schmidt rank of attention layers, and of how many bits they compute the\n"
+        "parity, and compares both with their upper bounds.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -66,14 +84,23 @@ def run(arguments: argparse.Namespace) -> int:
     heads = list(dict.fromkeys(arguments.heads or capacity.HEADS))
     if min(heads) < 1:
         raise ValueError(f"--heads takes integers of at least 1, got {min(heads)}")
-    steps = list(capacity.table(heads) if arguments.layer is None else _custom(arguments.layer, heads))
-    rows: list[Any] = []
+    steps = list(_ours(heads) if arguments.layer is None else _custom(arguments.layer, heads))
+    found: list[Both] = []
     started = time.monotonic()
-    with output.kept(arguments.json, "capacity", lambda: {"capacities": [asdict(row) for row in rows]}):
+
+    def fields() -> dict[str, Any]:
+        return {"capacities": [asdict(row) | {"parity": asdict(parity)} for row, parity in found]}
+
+    with output.kept(arguments.json, "capacity", fields):
         for step in output.progress(steps, "capacity"):
-            rows.append(step())
+            found.append(step())
+    rows = [row for row, _ in found]
     out = output.console(arguments.json)
-    out.print(_table(rows, heads, "bound" if arguments.layer is None else "MHA"))
+    bound = "bound" if arguments.layer is None else "MHA"
+    out.print("Operator Schmidt rank")
+    out.print(_table(found, heads, lambda row, _: f"{row.rank}" + f" ({bound} {row.bound})" * (row.rank != row.bound)))
+    out.print("Bits of parity")
+    out.print(_table(found, heads, lambda _, parity: _bits(parity), gap=False))
     seconds = time.monotonic() - started
     unclear = [row for row in rows if not row.clear]
     for row in unclear:
@@ -84,6 +111,16 @@ def run(arguments: argparse.Namespace) -> int:
     failed = [row for row in rows if not row.reached]
     for row in failed:
         out.print(f"FAILS {_label(row)}: rank {row.rank}, bound {row.bound}, gap {row.gap:.2g}", soft_wrap=True)
+    wrong = [(row, parity) for row, parity in found if not parity.holds]
+    for row, parity in wrong:
+        out.print(f"FAILS {_label(row)}: parity of {parity.reached} bits, {parity}", soft_wrap=True)
+    sums = sum(parity.sum is not None for _, parity in found)
+    out.print(
+        f"{len(wrong)} of {len(found)} parities are NOT as proved"
+        if wrong
+        else f"All {len(found)} layers do as many bits as proved, up to {PARITY_BITS}; on one more {sums} sums are 0.",
+        soft_wrap=True,
+    )
     gap = min(row.gap for row in rows)
     out.print(
         f"{len(failed)} of {len(rows)} ranks are NOT their bound ({seconds:.0f} s)"
@@ -91,10 +128,29 @@ def run(arguments: argparse.Namespace) -> int:
         else f"All {len(rows)} measured ranks are their bounds; the smallest gap is {gap:.1e} ({seconds:.0f} s).",
         soft_wrap=True,
     )
-    return 1 if failed else 0
+    return 1 if failed or wrong else 0
 
 
-def _custom(name: str, heads: list[int]) -> "Iterator[tuple[str, Callable[[], Capacity]]]":
+def _ours(heads: list[int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
+    from torch import nn
+
+    from iha_theory import capacity
+    from iha_theory.bounds import parity
+
+    def both(measure: "Callable[[], Capacity]") -> "Both":
+        row = measure()
+        if row.layer != capacity.TORCH:
+            sizes = (row.heads, row.pseudo_heads, row.collapse, row.pattern)
+            return row, parity.parity_capacity(row.layer, *sizes)  # type: ignore[arg-type]
+        width = WIDTH_PER_HEAD * row.heads
+        module = capacity.generic(lambda: nn.MultiheadAttention(width, row.heads))
+        return row, parity.ParityCapacity(parity.parity_bits("mha", row.heads), parity.bits_reached(module, width))
+
+    for label, measure in capacity.table(heads):
+        yield label, partial(both, measure)
+
+
+def _custom(name: str, heads: list[int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
     target = _load(name)
     for h in heads:
         yield f"{name} H = {h}", partial(_measure, name, target, h)
@@ -110,11 +166,12 @@ def _load(name: str) -> Callable[..., Any]:
     return target
 
 
-def _measure(name: str, target: Callable[..., Any], heads: int) -> "Capacity":
-    """The rank of the user's layer. What its code raises becomes one line."""
+def _measure(name: str, target: Callable[..., Any], heads: int) -> "Both":
+    """The rank and the parity of the user's layer. What its code raises becomes one line."""
     import torch
 
     from iha_theory import capacity
+    from iha_theory.bounds.parity import ParityCapacity, bits_reached
 
     arguments = (WIDTH_PER_HEAD * heads, heads) if isinstance(target, type) else (heads,)
     call = f"{name.partition(':')[2]}({', '.join(map(str, arguments))})"
@@ -124,12 +181,24 @@ def _measure(name: str, target: Callable[..., Any], heads: int) -> "Capacity":
             module = target(*arguments)
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"gives {type(module).__name__}, not a torch module")
-        if isinstance(target, type) and not hasattr(module, "embed_dim"):
-            return capacity.measure_module(name, module, heads, embed_dim=arguments[0])
-        return capacity.measure_module(name, module, heads)
+        told = isinstance(target, type) and not hasattr(module, "embed_dim")
+        width = arguments[0] if told else getattr(module, "embed_dim", None)
+        row = capacity.measure_module(name, module, heads, embed_dim=width)
     except Exception as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{call}: {kind}{error}") from error
+    assert isinstance(width, int)
+    reached = None
+    with contextlib.suppress(Exception):  # a layer whose key or value has another width, say
+        reached = bits_reached(module, width)
+    return row, ParityCapacity(None, reached)
+
+
+def _bits(parity: "ParityCapacity") -> str:
+    """Proved, and in brackets what was reached where that is not the same; of a user's layer what was reached."""
+    if parity.bits is None and not parity.unbounded:
+        return "" if parity.reached is None else f"{parity.reached}" + "+" * (parity.reached == PARITY_BITS)
+    return f"{parity.bits or 'any'}" + f" ({parity.reached})" * (parity.reached != parity.bits)
 
 
 def _label(row: "Capacity") -> str:
@@ -137,23 +206,21 @@ def _label(row: "Capacity") -> str:
     return " ".join(part for part in parts if part) + (f", P = {row.pseudo_heads}" if row.pseudo_heads else "")
 
 
-def _table(rows: "list[Capacity]", heads: list[int], bound: str) -> Any:
-    """One line a layer, collapse, P and pattern: the rank for each H, with the bound, so called, where it differs."""
-    lines: dict[tuple[str, str, str, str], dict[int, Any]] = defaultdict(dict)
-    for row in sorted(rows, key=lambda row: row.pseudo_heads or 0):
+def _table(found: "list[Both]", heads: list[int], cell: "Callable[[Any, Any], str]", gap: bool = True) -> Any:
+    """One line a layer, collapse, P and pattern: a cell for each H, and the smallest gap."""
+    lines: dict[tuple[str, str, str, str], dict[int, Both]] = defaultdict(dict)
+    for row, parity in sorted(found, key=lambda both: both[0].pseudo_heads or 0):
         pseudo = str(row.pseudo_heads or "")
-        lines[row.layer, row.collapse or "", pseudo, row.pattern or ""][row.heads] = row
-
-    def cell(row: "Capacity | None") -> str:
-        if row is None:
-            return ""
-        return str(row.rank) if row.rank == row.bound else f"{row.rank} ({bound} {row.bound})"
-
-    names = ("layer", "collapse", "P", "pattern", *(f"H={h}" for h in heads), "gap")
+        lines[row.layer, row.collapse or "", pseudo, row.pattern or ""][row.heads] = row, parity
+    names = ("layer", "collapse", "P", "pattern", *(f"H={h}" for h in heads), *["gap"] * gap)
     return output.table(
         [(name, i == 2 or i > 3) for i, name in enumerate(names)],
         [
-            (*key, *(cell(by.get(h)) for h in heads), f"{min(row.gap for row in by.values()):.0e}")
+            (
+                *key,
+                *(cell(*by[h]) if h in by else "" for h in heads),
+                *[f"{min(row.gap for row, _ in by.values()):.0e}"] * gap,
+            )
             for key, by in lines.items()
         ],
     )

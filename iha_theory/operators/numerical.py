@@ -90,13 +90,13 @@ def position_only(
     query = _tokens("query", query)
     key = query if key is None else _tokens("key", key)
     content_width: int = getattr(module, "vdim", query.shape[1]) if width is None else width
-    copied = _frozen(module)
+    copied = frozen(module)
     shared = isinstance(module, AttentionLayer | TwoLayerAttention)  # these take positions of batch 1
 
     @torch.no_grad()
     def affine(content: Tensor) -> Tensor:
         batch = 1 if shared else len(content)
-        return _call(copied, query.expand(batch, -1, -1), key.expand(batch, -1, -1), content, options)
+        return call(copied, query.expand(batch, -1, -1), key.expand(batch, -1, -1), content, options)
 
     zero = affine(query.new_zeros(1, len(key), content_width))
     own = len(key) * content_width + len(query) * zero.shape[-1] + (0 if shared else len(query) * len(key))
@@ -141,11 +141,12 @@ def _tokens(name: str, x: Tensor) -> Tensor:
     return x.detach().to("cpu", torch.float64)
 
 
-def _frozen(module: nn.Module) -> nn.Module:
+def frozen(module: nn.Module) -> nn.Module:
+    """A copy in float64, on the CPU, in evaluation mode."""
     return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False)
 
 
-def _call(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any]) -> Tensor:
+def call(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any]) -> Tensor:
     """The module's output as (batch, queries, D), checked."""
     inputs = (query, key, value)
     batch_first = getattr(module, "batch_first", True)

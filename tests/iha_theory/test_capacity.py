@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from iha_theory.attention import (
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
+from iha_theory.bounds import parity
 from iha_theory.capacity import Capacity, capacity_bound, measure, measure_module, table
 from iha_theory.cli import capacity as command
 from iha_theory.cli.main import Parser
@@ -249,7 +251,7 @@ def test_reached_needs_a_clear_gap_and_the_bound():
     row = Capacity("mha", 2, None, None, "softmax", rank=2, bound=2, gap=1e12)
     assert row.reached
     for other in ({"rank": 1}, {"rank": 3}, {"gap": 10.0}):
-        assert not Capacity(**(vars(row) | other)).reached
+        assert not replace(row, **other).reached
 
 
 # Modules of the user's.
@@ -305,21 +307,44 @@ def run(*arguments: str) -> int:
     return parsed.run(parsed)
 
 
-def test_the_help_names_the_value_width_of_the_table():
+def test_the_help_names_the_numbers_of_the_table():
     assert f"H d_v, here d_v = {capacity.VALUE_DIM}\n" in command.EPILOG
+    assert command.PARITY_BITS == parity.MOST_BITS
 
 
 def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     target = tmp_path / "out" / "c.json"
-    assert run("--heads", "2", "3", "--json", str(target)) == 0
+    assert run("--heads", "2", "--json", str(target)) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[-1].startswith("All 46 measured ranks are their bounds")
+    assert out.splitlines()[-2].startswith(
+        "All 21 layers do as many bits as proved, up to 9; on one more 19 sums are 0."
+    )
+    assert out.splitlines()[-1].startswith("All 21 measured ranks are their bounds")
     content = json.loads(target.read_text(), parse_constant=lambda name: pytest.fail(name))
     assert content["schema"] == "iha-theory/capacity/1"
     assert content["complete"] is True
-    assert len(content["capacities"]) == 46
-    fields = ["layer", "heads", "pseudo_heads", "collapse", "pattern", "rank", "bound", "gap"]
+    assert len(content["capacities"]) == 21
+    fields = ["layer", "heads", "pseudo_heads", "collapse", "pattern", "rank", "bound", "gap", "parity"]
     assert all(list(row) == fields and row["rank"] == row["bound"] for row in content["capacities"])
+    bits = {
+        (r["layer"], r["heads"], r["pseudo_heads"]): r["parity"] for r in content["capacities"][::-1]
+    }  # softmax last
+    assert {at: p["bits"] for at, p in bits.items() if at[0] != "iha"} == {
+        (kind, 2, None): {"differential": 4, "simplicial": 4, "two-layer": None}.get(kind, 2)
+        for kind in ("mha", "mqa", "talking-heads", "differential", "simplicial", "two-layer", capacity.TORCH)
+    }
+    assert [bits["iha", 2, p]["bits"] for p in (1, 2)] == [2, 4]
+    assert [bits["two-layer", 2, None][name] for name in ("unbounded", "sum")] == [True, None]
+
+
+def test_a_parity_that_is_not_as_proved_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    right = parity.parity_bits
+    monkeypatch.setattr(parity, "parity_bits", lambda kind, *a, **k: right(kind, *a, **k) + (kind == "mqa"))
+    monkeypatch.setattr(capacity, "PATTERNS", ("linear",))
+    assert run("--heads", "2") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("FAILS mqa linear H = 2: parity of 1 bits") for line in lines) == 1
+    assert lines[-2].startswith("1 of 11 parities are NOT as proved")
 
 
 def test_a_rank_that_is_not_its_bound_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -336,6 +361,8 @@ def test_torch_mha_through_layer(capsys: pytest.CaptureFixture[str]):
     rows = json.loads(capsys.readouterr().out)["capacities"]
     assert [(row["rank"], row["bound"]) for row in rows] == [(h, h) for h in range(1, 7)]
     assert all(row["gap"] > 1e6 for row in rows)
+    assert [row["parity"]["reached"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    assert {row["parity"]["bits"] for row in rows} == {None}
 
 
 SOURCE = """

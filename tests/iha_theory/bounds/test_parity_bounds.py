@@ -7,8 +7,8 @@ from math import comb
 import pytest
 import torch
 
-from iha_theory.attention import TwoLayerAttention
-from iha_theory.bounds.parity import least_errors, parity_bits
+from iha_theory.attention import MultiHeadAttention, TwoLayerAttention
+from iha_theory.bounds.parity import ParityCapacity, bits_reached, least_errors, parity_bits, parity_capacity
 
 
 def test_bits_of_each_layer():
@@ -80,3 +80,49 @@ def test_two_layers_of_softmax_with_one_head_have_no_bound():
     total = 3 + sum(map(abs, w))  # of the second layer's weights
     parity = theta + total / (1 - math.exp(-other)) * out
     torch.testing.assert_close(parity, (-1.0) ** bits.sum(1).double(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bits"),
+    [
+        (("mha", 3), 3),
+        (("differential", 2), 4),
+        (("iha", 2, 2, "per_head"), 4),
+        (("simplicial", 1, None, None, "linear"), 2),
+    ],
+)
+def test_random_weights_reach_what_is_proved(arguments, bits):
+    found = parity_capacity(*arguments)
+    assert (found.bits, found.reached, found.holds) == (bits, bits, True)
+    assert found.sum is not None
+    assert found.sum < 1e-15
+
+
+def test_equal_heads_reach_less_and_a_kink_behind_the_layer_more():
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(8, 2, dtype=torch.float64)
+    assert bits_reached(layer, 8) == 2
+    behind = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()).double()
+
+    class WithMlp(torch.nn.Module):
+        def forward(self, query, key, value):
+            return behind(10 * layer(query, key, value))
+
+    assert bits_reached(WithMlp(), 8) > 2
+    with torch.no_grad():
+        for name in ("q_proj.weight", "k_proj.weight"):
+            weight = layer.get_parameter(name)
+            weight[4:] = weight[:4]
+    assert bits_reached(layer, 8) == 1
+
+
+def test_what_contradicts_the_proof_does_not_hold():
+    assert ParityCapacity(3, 3, 1e-17, 1e-15).holds
+    assert ParityCapacity(12, 9).holds
+    for found in (
+        ParityCapacity(3, 2),
+        ParityCapacity(3, 4),
+        ParityCapacity(3, 3, 1e-14, 1e-15),
+        ParityCapacity(12, 8),
+    ):
+        assert not found.holds
