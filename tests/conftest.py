@@ -1,4 +1,7 @@
-"""Shapes in signatures are checked in every test; modules are shared out over processes of one thread each."""
+"""Modules are shared out over processes of one thread each. With IHA_TEST_SHAPES=1 shapes in signatures are checked.
+
+That takes more than half of the time, so `.ci/run` does it for the tests of the layers and the tasks.
+"""
 
 import os
 
@@ -10,7 +13,8 @@ import joblib
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook(["iha_theory", "synthetic", "constructions", "figures"], "beartype.beartype")
+if os.environ.get("IHA_TEST_SHAPES"):
+    install_import_hook(["iha_theory", "synthetic", "constructions", "figures"], "beartype.beartype")
 
 from iha_theory.cli.main import main
 
