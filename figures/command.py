@@ -3,11 +3,13 @@
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iha_theory.cli import output
+from iha_theory.places import try_folder
 
 if TYPE_CHECKING:  # matplotlib and torch take seconds to import: only when drawing
     from figures.records import Run
@@ -65,11 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     for option, value, users in (("--from", arguments.runs, list(SWEEPS)), ("--checks", arguments.checks, ["heads"])):
         if value is not None and not set(users) & set(names):
             raise ValueError(f"{option} is for {' and '.join(users)}: leave it out, or name one of them")
-    if not arguments.out.is_dir() and arguments.out.exists():
-        raise NotADirectoryError(f"a folder is needed, {arguments.out} is a file")
+    try_folder(arguments.out)
     output.prepare_json(arguments.json)
     checks = None if arguments.checks is None else _read(arguments.checks)
-    runs = _runs(trained, arguments) if trained else []
+    runs, read = _runs(trained, arguments) if trained else ([], {})
     used = {task for name in trained for task in SWEEPS[name]}
     failed = sum(run.outcome == "failed" and run.task in used for run in runs)
     pictures: dict[str, Picture] = {}
@@ -86,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         {"name": name, "files": [*map(str, pictures[name].files)], "data_files": [*map(str, pictures[name].data_files)]}
         for name in names
     ]
-    output.write_json(arguments.json, "figures", {"figures": entries})
+    output.write_json(arguments.json, "figures", {**read, "figures": entries})
     return 1 if failed else 0
 
 
@@ -126,18 +127,29 @@ def _read(path: str) -> list[dict[str, Any]]:
         raise ValueError(f"{path} is not the output of iha-theory verify --json") from error
 
 
-def _runs(names: Sequence[str], arguments: argparse.Namespace) -> "list[Run]":
-    """The records of the folder given, or of the sweeps behind these pictures, which train what is missing."""
+def _runs(names: Sequence[str], arguments: argparse.Namespace) -> "tuple[list[Run], dict[str, Any]]":
+    """The runs of the folder given, or of the sweeps behind these pictures, which train what is missing.
+
+    With them what was read, as JSON fields; it is said on standard error too.
+    """
     from figures import records
 
-    if arguments.runs is not None:
-        return records.read(arguments.runs)
+    if arguments.runs is None:
+        _train(names, arguments.out / "runs")
+    runs, counts = records.read_counted(arguments.runs or arguments.out / "runs")
+    print(
+        f"read {counts['records']} records in {counts['files']} files: {counts['runs']} different runs on our tasks",
+        file=sys.stderr,
+    )
+    return runs, {"read": counts}
+
+
+def _train(names: Sequence[str], out: Path) -> None:
     from synthetic.training import report
     from synthetic.training.sweep import configs, sweep
 
     for name in (name for picture in names for name in SWEEPS[picture]):
         wanted = configs(name)
         with output.bar(f"sweep {name}", len(wanted)) as bar:
-            jobs, folder = len(os.sched_getaffinity(0)), arguments.out / "runs" / name
-            sweep(wanted, folder, jobs=jobs, report=report.counted(bar, len(wanted)))
-    return records.read(arguments.out / "runs")
+            jobs = len(os.sched_getaffinity(0))
+            sweep(wanted, out / name, jobs=jobs, report=report.counted(bar, len(wanted)))

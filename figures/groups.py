@@ -90,13 +90,8 @@ def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run]) -> 
     for kind, setting in order[:MOST_SERIES]:
         unlike = [f"{name} = {value}" for name, value in setting if (name, value) not in commonest[kind]]
         label, own = ", ".join([kind, *unlike]), (kind, setting)
-        series.append(Series(label, _one_a_seed(groups[own]), _one_a_seed(diverged[own])))
+        series.append(Series(label, tuple(groups[own]), tuple(diverged[own])))
     return Panel(task, dict(problem), tuple(sorted(series, key=lambda s: s.label)), len(order) - len(series))
-
-
-def _one_a_seed(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """One run of each seed and number of heads: runs that differ in options that change nothing are one trial."""
-    return tuple({(run.heads, run.seed): run for run in runs}.values())
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:

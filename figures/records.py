@@ -1,19 +1,15 @@
 """Records of training runs (`synthetic.training.records`), read strictly and without torch."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iha_theory.attention import KINDS
 from synthetic.tasks import TASKS
-from synthetic.training import records
-from synthetic.training.config import TrainConfig
+from synthetic.training import records, report
 
-OUTCOMES = ("finished", "diverged", "stopped", "failed")
-POINT = {"task", "attention", "heads", "pseudo_heads", "seed", "device", "checkpoint_every"}
-"""What differs within a series, or changes nothing."""
+POINT = {"task", "attention", "heads", "pseudo_heads", "seed"}
+"""What differs within a series."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +19,8 @@ class Run:
     Attributes:
         id: stands for all options.
         task, attention, heads, pseudo_heads, seed: as trained.
-        config: all options that the run has, whatever else an older record lists.
-        outcome: of `OUTCOMES`.
+        config: all options that change what is trained, whatever else the record lists (`report.settings`).
+        outcome: of `records.OUTCOMES`.
         error: relative squared error; None where the task has none, or the run did not finish.
         floor: the least error by theory, or None.
         accuracy, baseline_accuracy: shares of right labels, or None.
@@ -72,7 +68,15 @@ class Run:
 
 
 def read(folder: Path) -> list[Run]:
-    """All runs under a folder on tasks of ours. Of records of the same run (one id) the last one counts.
+    """As `read_counted`, without the counts."""
+    return read_counted(folder)[0]
+
+
+def read_counted(folder: Path) -> tuple[list[Run], dict[str, int]]:
+    """All runs under a folder on tasks of ours, each once: of records of the same run the last one counts.
+
+    Returns:
+        The runs, and how many "files" and "records" were read and how many different "runs" they are.
 
     Raises:
         ValueError: no runs.jsonl in the folder or below, or a line in one that is not a record, by file and line.
@@ -81,39 +85,13 @@ def read(folder: Path) -> list[Run]:
     files = sorted(folder.rglob(records.FILE))
     if not files:
         raise ValueError(f"no {records.FILE} in {folder} or below: run iha-theory sweep polynomial --out {folder}")
-    runs: dict[str, Run] = {}
-    for file in files:
-        for number, record in records.read_file(file):
-            if ":" in str(record.get("task")):  # the user's own
-                continue
-            try:
-                run = _run(record)
-            except (ValueError, KeyError, TypeError) as error:
-                reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
-                raise ValueError(f"{file}, line {number}: not a record of a run: {reason}") from error
-            runs[run.id] = run
-    return list(runs.values())
-
-
-def _run(record: Mapping[str, Any]) -> Run:
-    fields = {name: record[name] for name in Run.__dataclass_fields__}
-    if not isinstance(fields["id"], str):
-        raise ValueError(f"id {fields['id']!r}, accepted is a text")
-    for name, accepted in (("task", tuple(TASKS)), ("attention", tuple(KINDS)), ("outcome", OUTCOMES)):
-        if fields[name] not in accepted and not (name == "attention" and ":" in str(fields[name])):
-            raise ValueError(f"{name} {fields[name]!r}, accepted are {', '.join(accepted)}")
-    if not isinstance(fields["config"], dict):
-        raise ValueError("config is not a JSON object")
-    if missing := [name for name in TASKS[fields["task"]].learned if name not in fields["config"]]:
-        raise ValueError(f"config has no {missing[0]}")
-    fields["config"] = TrainConfig.from_json(fields["config"]).to_json()
-    for name, least in (("heads", 1), ("pseudo_heads", 1), ("seed", 0), ("steps", 0)):
-        value = fields[name]
-        if (value is not None or name != "pseudo_heads") and (type(value) is not int or value < least):
-            raise ValueError(f"{name} {value!r}, accepted are integers from {least} on")
-    for name, most in (("error", sys.float_info.max), ("floor", 1), ("accuracy", 1), ("baseline_accuracy", 1)):
-        value = fields[name]
-        if value is not None and (type(value) not in (int, float) or not 0 <= value <= most):
-            raise ValueError(f"{name} {value!r}, accepted are null and numbers from 0 to {most:g}")
-        fields[name] = None if value is None else float(value)
-    return Run(**fields)
+    found = [record for file in files for _, record in records.read_file(file)]
+    ours = [record for record in found if record["task"] in TASKS]
+    runs: dict[Any, Run] = {}
+    for record, config in zip(ours, report.settings(ours), strict=True):
+        fields: dict[str, Any] = {name: record[name] for name in Run.__dataclass_fields__} | {"config": config}
+        fields |= {
+            n: float(v) for n in ("error", "floor", "accuracy", "baseline_accuracy") if (v := fields[n]) is not None
+        }
+        runs[tuple(config.items())] = Run(**fields)
+    return list(runs.values()), {"files": len(files), "records": len(found), "runs": len(runs)}

@@ -9,7 +9,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch starts; see 
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tensors here are tiny, and threads of several processes would fight
 
-import joblib
 import pytest
 from jaxtyping import install_import_hook
 
@@ -22,7 +21,7 @@ from iha_theory.cli.main import main
 def pytest_xdist_auto_num_workers(config):
     """A process a core, eight at most; none besides this one for a single module, which is not shared out."""
     modules = {argument.partition("::")[0] for argument in config.args}
-    return 0 if len(modules) == 1 and modules.pop().endswith(".py") else min(joblib.cpu_count(), 8)
+    return 0 if len(modules) == 1 and modules.pop().endswith(".py") else min(len(os.sched_getaffinity(0)), 8)
 
 
 def pytest_collection_modifyitems(items):

@@ -28,7 +28,7 @@ print(sorted({{name.partition(".")[0] for name in sys.modules}}))
 def test_nothing_heavy_is_imported_before_it_is_needed(code):
     printed = subprocess.run([sys.executable, "-c", LIGHT.format(code)], capture_output=True, text=True, check=True)
     assert "'iha_theory'" in printed.stdout
-    for heavy in ("torch", "numpy", "scipy", "sympy", "networkx", "matplotlib", "rich", "joblib"):
+    for heavy in ("torch", "numpy", "scipy", "sympy", "networkx", "matplotlib", "rich"):
         assert f"'{heavy}'" not in printed.stdout
 
 

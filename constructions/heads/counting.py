@@ -1,6 +1,5 @@
 """Counts the heads of a graph's filter bank, prints the table, and writes weights: `iha-theory heads GRAPH`."""
 
-import os
 import sys
 import time
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from constructions.heads.count import HeadCount, Task
 from constructions.heads.exact import ExactTask
 from constructions.heads.files import WeightFile, write
 from iha_theory.cli import output
+from iha_theory.places import try_file
 from iha_theory.rounding import require_one_of
 from synthetic.graphs import Graph, fields, normalise, sentence
 
@@ -66,7 +66,7 @@ def count(wanted: Wanted, weights: str | None, json: str | None) -> int:
     """
     graph, (tasks, settings) = wanted.graph, _tasks(wanted)
     if weights is not None:
-        _require_writable(Path(weights))
+        try_file(weights)
     steps = [
         (f"{layer} at {task.tolerance:g}", partial(task.count, layer))
         for task in tasks
@@ -121,15 +121,6 @@ def _setting(rows: str, blocks: str, kind: str, holds: tuple[str, ...]) -> dict[
     return {"rows": rows, "target": target, "normalisation": kind, "bounds_hold_for": list(holds)}
 
 
-def _require_writable(path: Path) -> None:
-    """Makes the file's folder, so that weights can be written after the work is done."""
-    if path.is_dir():
-        raise IsADirectoryError(f"--weights needs a file, {path} is a folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(f"--weights cannot write {path}")
-
-
 def _write(path: str, graph: Graph, tasks: list[Task], results: list[HeadCount], settings: list[dict[str, Any]]) -> str:
     """Writes the rows of the smallest tolerance; weights that were not measured as they are, are now."""
     task = min(tasks, key=lambda task: task.tolerance)
@@ -141,6 +132,7 @@ def _write(path: str, graph: Graph, tasks: list[Task], results: list[HeadCount],
             verdict = task.judge(row.layer, constructions[row.layer])
             if not verdict.holds:
                 raise ValueError(f"{row.layer} cannot be written in float64: its error would be {verdict.error:.3g}")
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write(path, WeightFile(graph.name, task.terms, setting["normalisation"], task.tolerance, constructions))
     return f"Weights of {', '.join(constructions)} at tolerance {task.tolerance:g} are in {path}."
 

@@ -2,6 +2,7 @@
 
 import argparse
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -55,22 +56,37 @@ def run(arguments: argparse.Namespace) -> int:
     from synthetic.training import records
 
     output.prepare_json(arguments.json)
-    usable = [r for r in records.read(arguments.folder) if _usable(arguments.folder, r)]
+    found = records.read(arguments.folder)
+    usable = report.unique([r for r in found if _usable(arguments.folder, r)])
     if not usable:
         raise ValueError(f"{arguments.folder} holds no weights of finished position-only runs on a bank")
+    left_out = {r["id"]: reason for r in usable if (reason := report.stale(r)) is not None}
+    read = {"records": len(found), "runs": len(usable), "left_out": left_out}
+    usable = [r for r in usable if r["id"] not in left_out]
+    if not usable:
+        raise ValueError(f"nothing in {arguments.folder} can be measured: {'; '.join(left_out.values())}")
+    print(
+        f"read {len(found)} records in {arguments.folder / records.FILE}: {read['runs']} different runs with weights "
+        "of position-only layers on a bank",
+        *(f"left out: {reason}" for reason in left_out.values()),
+        sep="\n",
+        file=sys.stderr,
+    )
     labelled = [(f"{r['attention']} {r['heads']} heads, seed {r['seed']}", r) for r in usable]
-    found = [_measure(arguments.folder, record) for record in output.progress(labelled, "learned")]
-    output.write_json(arguments.json, "learned", {"runs": found})
+    measured = [_measure(arguments.folder, record) for record in output.progress(labelled, "learned")]
+    output.write_json(arguments.json, "learned", {"read": read, "runs": measured})
     out = output.console(arguments.json)
-    out.print(_table(found))
-    bad = [r for r in found if r["learned"]["gap"]["angle"] > r["learned"]["gap"]["allowed"] + SLACK]
+    out.print(_table(measured))
+    bad = [r for r in measured if r["learned"]["gap"]["angle"] > r["learned"]["gap"]["allowed"] + SLACK]
     for r in bad:
         out.print(
             f"BEYOND THE THEOREM {r['task']} {r['attention']} {r['heads']} heads, seed {r['seed']}: {r['learned']}"
         )
-    empty = sum(r["learned"]["gap"]["allowed"] >= 90 - SLACK for r in found)
+    empty = sum(r["learned"]["gap"]["allowed"] >= 90 - SLACK for r in measured)
     says = f"; {empty} of them may be anything, the error being too large" if empty else ""
-    out.print(f"{len(found) - len(bad)} of {len(found)} angles are within what the error allows{says}", soft_wrap=True)
+    says += f"; {len(left_out)} runs left out, whose data are gone" if left_out else ""
+    within = len(measured) - len(bad)
+    out.print(f"{within} of {len(measured)} angles are within what the error allows{says}", soft_wrap=True)
     return 1 if bad else 0
 
 
@@ -86,20 +102,21 @@ def _usable(folder: Path, record: dict[str, Any]) -> bool:
 def _measure(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     from constructions.learned.structure import structure
     from synthetic.tasks.bank_problem import Bank
-    from synthetic.training import data, model, records
+    from synthetic.training import data, model
     from synthetic.training.config import TrainConfig
 
     config = TrainConfig.from_json(record["config"], device="cpu")
     problem = config.build()
     assert isinstance(problem, Bank)
-    trained, start = records.load_model(folder, record["id"]), model.build(config, problem)
+    trained, start = model.load_model(folder, record["id"]), model.build(config, problem)
     model.initialise(start, config, problem, data.load(problem, config).initial)
     found = {
         name: asdict(structure(own.get_submodule("layer"), problem, config))
         for name, own in (("learned", trained), ("start", start))
     }
     kept = {
-        name: record[name] for name in ("id", "config", "attention", "heads", "pseudo_heads", "seed", "error", "floor")
+        name: record[name]
+        for name in ("id", "config", "content", "attention", "heads", "pseudo_heads", "seed", "error", "floor")
     }
     return {"task": config.problem.label} | kept | found
 

@@ -10,12 +10,11 @@
   `subjects()` what is damaged.
 """
 
+import hashlib
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from typing import Any
-
-import joblib
 
 from constructions.checks.helpers import damage_helpers
 from constructions.checks.mutants import MutantResult, Subject, damage
@@ -32,6 +31,7 @@ from constructions.suite import (
     parity,
     state_space,
 )
+from iha_theory.processes import Lost, spread
 from synthetic.graphs import Graph, builtin
 
 GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm", "parity")
@@ -138,31 +138,31 @@ def run(made: str, options: Mapping[str, Any], jobs: int, work: Sequence[Step]) 
         work: the steps.
 
     Raises:
-        OSError: a process was killed.
+        OSError: a piece whose process was killed, twice.
     """
     jobs = min(jobs, -(-len(work) // WORTH_A_PROCESS))
     if jobs == 1:
         yield from ((i, list(step.run())) for i, step in enumerate(work))
         return
     order = sorted(range(len(work)), key=lambda i: not any(part in work[i].label for part in LONG))
-    try:
-        with joblib.parallel_config("loky", inner_max_num_threads=1):
-            parallel: Any = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-            yield from parallel(joblib.delayed(_piece)(made, options, i) for i in order)
-    except BrokenExecutor as error:
-        raise OSError("a process was killed, for instance for lack of memory; --jobs 1 runs in one") from error
+    content = pickle.dumps((made, options))
+    for place, found in spread(_piece, [(content, i) for i in order], jobs):
+        if isinstance(found, Lost):
+            raise OSError(f"{work[order[place]].label}: {found.reason}; --jobs 1 runs in one")
+        yield order[place], found
 
 
-_MADE: dict[str, list[Step]] = {}
+_MADE: dict[bytes, list[Step]] = {}
 """In a process of `run`: the work of its last call, by a digest of what made it."""
 
 
-def _piece(made: str, options: Mapping[str, Any], index: int) -> tuple[int, list[Any]]:
-    key = str(joblib.hash((made, options)))
+def _piece(content: bytes, index: int) -> list[Any]:
+    key = hashlib.sha256(content).digest()
     if key not in _MADE:
+        made, options = pickle.loads(content)
         _MADE.clear()
         _MADE[key] = globals()[made](**options)
-    return index, list(_MADE[key][index].run())
+    return list(_MADE[key][index].run())
 
 
 def subjects() -> list[Subject]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from iha_theory import __version__
+from iha_theory.places import try_file
 
 Item = TypeVar("Item")
 JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
@@ -22,9 +22,8 @@ JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """The reader, such as head, has gone: that is no failed check."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141)
+        """For `errors.exit_code`, which knows whose pipe it is."""
+        raise BrokenPipeError("a pipe that it writes to is closed")
 
 
 def console(json_target: str | None = None) -> Console:
@@ -41,14 +40,8 @@ def prepare_json(target: str | None) -> None:
     Raises:
         OSError: the file cannot be opened for writing.
     """
-    if target in (None, "-"):
-        return
-    path = Path(target).absolute()
-    if path.is_dir():
-        raise IsADirectoryError(f"a file is needed, {target} is a folder")
-    existing = path if path.exists() else next(folder for folder in path.parents if folder.exists())
-    if not os.access(existing, os.W_OK) or (existing != path and not existing.is_dir()):
-        raise PermissionError(f"cannot write {target}")
+    if target is not None and target != "-":
+        try_file(target)
 
 
 def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from synthetic.graphs.adjacency import MAX_NODES, NORMALISATIONS, Graph, Normalisation, normalise
 from synthetic.graphs.families import NAMES, builtin
 from synthetic.graphs.files import read
-from synthetic.graphs.summary import fields, sentence
+from synthetic.graphs.summary import digest, fields, sentence
 
 __all__ = [
     "MAX_NODES",
@@ -33,7 +33,9 @@ __all__ = [
     "Graph",
     "Normalisation",
     "builtin",
+    "digest",
     "fields",
+    "is_file",
     "load",
     "normalise",
     "read",
@@ -48,5 +50,10 @@ def load(spec: str, directed: bool = False) -> Graph:
         ValueError: see `builtin` and `read`.
         FileNotFoundError: what looks like a file name, but is none.
     """
+    return read(spec, directed) if is_file(spec) else builtin(spec)
+
+
+def is_file(spec: str) -> bool:
+    """Whether `load` takes the graph from a file of that name, or looks for one."""
     looks_like_file = "/" in spec or Path(spec).suffix or Path(spec).is_file()
-    return read(spec, directed) if looks_like_file and spec.split(":")[0] not in NAMES else builtin(spec)
+    return bool(looks_like_file) and spec.split(":")[0] not in NAMES

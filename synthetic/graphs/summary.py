@@ -1,5 +1,6 @@
 """What was read, in one line and as JSON fields: every command that takes a graph shows it."""
 
+import hashlib
 from fractions import Fraction
 from typing import Any
 
@@ -55,6 +56,14 @@ def sentence(graph: Graph) -> str:
         *graph.notes,
     ]
     return f"{graph.name}: {', '.join(parts)}"
+
+
+def digest(graph: Graph) -> str:
+    """SHA-256 of the matrix A by its exact values, whatever the graph, its nodes and its file are called."""
+    i, j = np.nonzero(graph.adjacency)
+    entries = zip(i.tolist(), j.tolist(), graph.adjacency[i, j].tolist(), strict=True)
+    lines = (f"{a} {b} {x.as_integer_ratio()}" for a, b, x in entries)
+    return hashlib.sha256("\n".join((str(len(graph.nodes)), *lines)).encode()).hexdigest()
 
 
 def _components(nodes: int, i: np.ndarray, j: np.ndarray) -> int:

@@ -11,7 +11,7 @@ from iha_theory.options import option
 from synthetic.tasks.task import Problem, Setting, Task
 
 if TYPE_CHECKING:
-    from synthetic.graphs import Normalisation
+    from synthetic.graphs import Graph, Normalisation
 
 Mode = Literal["position-only", "content"]
 
@@ -52,11 +52,11 @@ class LinearBankTask(BankTask):
         return Bank(matrices, self.width, setting, pattern="linear", content=self.mode == "content")
 
 
-def powers(graph: str, normalisation: "Normalisation", terms: int) -> Float64[np.ndarray, "k N N"]:
+def powers(graph: "Graph", normalisation: "Normalisation", terms: int) -> Float64[np.ndarray, "k N N"]:
     """I, A, ..., A^{k-1} of a graph, by the oracle."""
-    from synthetic.graphs import load, normalise
+    from synthetic.graphs import normalise
     from synthetic.tasks.filter_bank import PolynomialBank
 
-    bank = PolynomialBank(normalise(load(graph), normalisation), terms)
+    bank = PolynomialBank(normalise(graph, normalisation), terms)
     n = len(bank.graph.nodes)
     return bank.target(np.eye(n)).reshape(n, terms, n).transpose(1, 0, 2)

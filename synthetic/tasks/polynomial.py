@@ -1,6 +1,8 @@
 """The filter bank [X, A X, ..., A^{k-1} X] of a graph, in linear attention (Sec. 4.2)."""
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -8,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
-from synthetic.graphs import Graph, load
+from synthetic.graphs import Graph, digest, is_file, load
 from synthetic.tasks.bank import LinearBankTask, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
 
@@ -49,12 +51,36 @@ class Polynomial(LinearBankTask):
 
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """I, A, ..., A^{k-1}."""
-        return powers(self.graph, self.normalise, self.terms)
+        return powers(self.given(), self.normalise, self.terms)
 
     def given(self) -> Graph:
-        """The graph."""
-        return load(self.graph)
+        """The graph.
 
-    def outside(self) -> bytes:
-        """The graph's file."""
-        return Path(self.graph).read_bytes() if Path(self.graph).is_file() else b""
+        Raises:
+            ValueError, OSError: a file that holds no graph, or no longer the one that `content` says.
+        """
+        if not is_file(self.graph):
+            return load(self.graph)
+        graph, found = _read(self.graph)
+        if found != self._pinned:
+            raise ValueError(f"{self.graph} was edited after this run was begun: begin it again")
+        return graph
+
+    def content(self) -> dict[str, str]:
+        """The hash of the graph's matrix, of a graph in a file."""
+        return {"graph": self._pinned} if is_file(self.graph) else {}
+
+    @cached_property
+    def _pinned(self) -> str:
+        return _read(self.graph)[1]
+
+
+def _read(file: str) -> tuple[Graph, str]:
+    """The graph in a file as it is now, and its hash; parsed once as long as the file is the same."""
+    return _parsed(file, hashlib.sha256(Path(file).read_bytes()).digest() if Path(file).is_file() else b"")
+
+
+@lru_cache(4)
+def _parsed(file: str, _bytes: bytes) -> tuple[Graph, str]:
+    graph = load(file)
+    return graph, digest(graph)

@@ -162,9 +162,12 @@ class Task(Problem, Options):
         """
         return self
 
-    def outside(self) -> bytes:
-        """What the options name but do not hold, such as a graph in a file: a part of a run's identity."""
-        return b""
+    def content(self) -> Mapping[str, str]:
+        """For each option that names a file, a hash of what that held when this was first asked.
+
+        In the identity of a run it stands for the file's name; what the task builds must be of this content.
+        """
+        return {}
 
     def given(self) -> Graph | None:
         """The graph that the task is about, as it was read, for tasks with one."""

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
+from synthetic.graphs import builtin
 from synthetic.tasks.bank import BankTask, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
 
@@ -31,4 +32,4 @@ class Workspace(BankTask):
 
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """The powers of a directed cycle."""
-        return powers(f"cycle:{self.tokens}", "none", self.tokens)
+        return powers(builtin(f"cycle:{self.tokens}"), "none", self.tokens)

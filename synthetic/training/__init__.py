@@ -6,7 +6,7 @@
 - `model`: the model of a run and its initial weights; `optimiser`: AdamW and its learning rate.
 - `program`: runs that train together as one batched program; `loop`: `train`; `checkpoint`: exact continuation.
 - `records`: what is kept of a run: `runs.jsonl`, curves, weights; `report`: what is said of it.
-- `sweep`: the named grids; over processes or a Dask cluster with joblib.
+- `sweep`: the named grids; over processes or a Dask cluster.
 
     train([TrainConfig.for_task("polynomial", {"attention": "mha", "heads": 3})])
 

@@ -5,16 +5,16 @@ One safetensors file: the tensors, and the rest as JSON in its metadata.
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialised
 from torch import Tensor
 
 from synthetic.tasks.task import Measured
+from synthetic.training.records import replace
 
 if TYPE_CHECKING:
     from synthetic.training.program import Program
@@ -44,11 +44,8 @@ def save(program: "Program", file: Path) -> None:
         "alive": program.alive,
         "runs": runs,
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(f".{os.getpid()}")
     copies = {name: tensor.cpu().clone().contiguous() for name, tensor in tensors.items()}
-    save_file(copies, temporary, {"state": json.dumps(content)})
-    os.replace(temporary, file)
+    replace(file, serialised(copies, {"state": json.dumps(content)}))
 
 
 def load(program: "Program", file: Path) -> None:

@@ -12,6 +12,9 @@ from synthetic.tasks import TASKS, find
 from synthetic.tasks.task import Problem, Setting, Task
 from synthetic.training.own import OwnLayer
 
+INERT = ("device", "checkpoint_every")
+"""Options that change nothing of what is trained, but by rounding."""
+
 
 @dataclass(frozen=True)
 class TrainConfig(Options):
@@ -74,10 +77,9 @@ class TrainConfig(Options):
 
     @property
     def identity(self) -> str:
-        """The run's name: sixteen hexadecimal digits for all the options, and for what is in a graph's file."""
-        found = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode())
-        found.update(self.problem.outside())
-        return found.hexdigest()[:16]
+        """The run's name: sixteen hexadecimal digits for all the options, where a file counts by what it holds."""
+        options = self.to_json() | dict(self.problem.content())
+        return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
 
     def build(self) -> Problem:
         """The task as this run sees it.

@@ -1,10 +1,12 @@
-"""The model of a run, and its initial weights."""
+"""The model of a run, its initial weights, and its trained ones from a folder of records."""
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from jaxtyping import Float
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from iha_theory.attention import (
@@ -16,6 +18,7 @@ from iha_theory.attention import (
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.kinds import IHA
 from synthetic.tasks.task import Problem
+from synthetic.training import records, report
 from synthetic.training.config import TrainConfig
 
 
@@ -26,6 +29,43 @@ def build(config: TrainConfig, problem: Problem) -> nn.Module:
         ValueError: sizes that the layer refuses.
     """
     return problem.model(config.layer.make).to(torch.device(config.device), getattr(torch, config.dtype))
+
+
+def load_model(folder: Path, identity: str) -> nn.Module:
+    """The trained model of a record, on the CPU.
+
+    Raises:
+        ValueError: no such weights, or weights that do not belong to this kind of model; a graph's file that no longer
+            holds what the run was trained on.
+    """
+    file = folder / "weights" / f"{identity}.safetensors"
+    if not file.exists():
+        raise ValueError(f"no weights {file}")
+    record = next((r for r in records.read(folder) if r["id"] == identity), None)
+    if record is None:
+        raise ValueError(f"no record {identity} in {folder}")
+    config = TrainConfig.from_json(record["config"], device="cpu")
+    if stale := report.stale(record):
+        raise ValueError(stale)
+    model = build(config, config.build())
+    restore(model, file)
+    return model
+
+
+def restore(model: nn.Module, file: Path) -> None:
+    """Loads weights into a model: every one of them, or none.
+
+    Raises:
+        ValueError: names or shapes that differ from the model's, such as MHA's weights for IHA.
+    """
+    weights = load_file(file)
+    own = {name: p.shape for name, p in model.named_parameters()}
+    if own != {name: p.shape for name, p in weights.items()}:
+        odd = [
+            name for name in own.keys() | weights.keys() if own.get(name) != getattr(weights.get(name), "shape", None)
+        ]
+        raise ValueError(f"{file} holds weights of another model: {', '.join(sorted(odd))} differ")
+    model.load_state_dict(weights, strict=False)  # buffers stay
 
 
 @torch.no_grad()

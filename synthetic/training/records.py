@@ -1,29 +1,38 @@
 """Run records: one strict JSON line a run in `runs.jsonl`, with curves and weights in files beside it.
 
 A folder of runs holds `runs.jsonl`, `curves/ID.csv` (step, loss, validation loss), `weights/ID.safetensors`, and
-checkpoints of unfinished runs in `checkpoints/`. ID is `TrainConfig.identity`. To read records imports no torch.
+checkpoints of unfinished runs in `checkpoints/`. ID is `TrainConfig.identity`. A folder has one writer (`writing`), who
+may be killed at any moment: files are whole, and the records of runs that trained together are all there or none, as
+those in `pending.jsonl` are added by the next writer. To read records imports no torch.
 """
 
+import contextlib
 import csv
 import io
 import json
+import math
 import os
 import platform
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iha_theory import __version__
+from iha_theory.attention import KINDS
+from iha_theory.places import only_writer, try_file, try_folder
+from synthetic.tasks import TASKS
 from synthetic.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from synthetic.training.program import Run
 
 FILE = "runs.jsonl"
+PENDING = "pending.jsonl"
+PARTIAL = ".partial"
+"""Ends the name of a file that is being written."""
 SCHEMA = "iha-theory/run/1"
+OUTCOMES = ("finished", "diverged", "stopped", "failed")
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class RunRecord:
         id: stands for `config`.
         task, attention, heads, pseudo_heads, seed, device: from the config; pseudo_heads is None for all but IHA.
         config: every option that the run has (`TrainConfig.from_json`).
-        outcome: "finished", "diverged", "stopped" (early, on the validation loss) or "failed".
+        outcome: "finished", "diverged", "stopped" (early, on the validation loss) or "failed": `OUTCOMES`.
         reason: why it diverged, stopped or failed; None if finished.
         error: relative squared error on the test distribution: of the exact operator where there is one; None if none.
         floor: the least error that theory allows; None if none is known.
@@ -46,6 +55,7 @@ class RunRecord:
         together: runs in that program.
         versions: of this package, torch, numpy and Python.
         data_hash: of the inputs it was trained and judged on; None if it failed before.
+        content: for each option that names a file, such as a graph, a hash of what that held (`Task.content`).
     """
 
     schema: str
@@ -68,6 +78,7 @@ class RunRecord:
     device: str
     versions: dict[str, str]
     data_hash: str | None
+    content: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -123,20 +134,52 @@ def _from_config(config: TrainConfig) -> dict[str, Any]:
         "python": platform.python_version(),
     }
     where = {"schema": SCHEMA, "id": config.identity, "pseudo_heads": config.pseudo}
-    return own | where | {"config": config.to_json(), "versions": versions}
+    held = {"config": config.to_json(), "content": dict(config.problem.content())}
+    return own | where | held | {"versions": versions}
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A folder whose records nobody else writes in the block. It is tried before; what a killed writer left is done.
+
+    Raises:
+        OSError: another process writes it, or it cannot be written.
+        ValueError: as `read`.
+    """
+    with only_writer(folder):
+        for place in ("checkpoints", "curves", "weights"):
+            try_folder(folder / place)
+        try_file(folder / FILE)
+        for file in (*folder.glob(f"*{PARTIAL}"), *folder.glob(f"*/*{PARTIAL}")):
+            file.unlink()
+        read(folder)
+        _add_pending(folder)
+        yield
 
 
 def write(folder: Path, results: Iterable[Result]) -> None:
     """Adds results to a folder: first the files beside the records, then each record as one whole line."""
+    lines = []
     for found in results:
         name = found.record.id
         if found.losses:
             validations = dict(found.validations)
             rows = [(s, f"{loss:.7g}", validations.get(s, "")) for s, loss in enumerate(found.losses, start=1)]
-            _replace(folder / "curves" / f"{name}.csv", _table(("step", "loss", "validation"), rows).encode())
+            replace(folder / "curves" / f"{name}.csv", _table(("step", "loss", "validation"), rows).encode())
         if found.weights is not None:
-            _replace(folder / "weights" / f"{name}.safetensors", found.weights)
-        _append(folder / FILE, json.dumps(asdict(found.record), allow_nan=False))
+            replace(folder / "weights" / f"{name}.safetensors", found.weights)
+        lines.append(json.dumps(asdict(found.record), allow_nan=False) + "\n")
+    replace(folder / PENDING, "".join(lines).encode())
+    _add_pending(folder)
+
+
+def _add_pending(folder: Path) -> None:
+    pending = folder / PENDING
+    if pending.exists():
+        known = {json.loads(line)["id"] for line in _lines(folder / FILE)}
+        new = [line for line in _lines(pending) if json.loads(line)["id"] not in known]
+        _append(folder / FILE, "".join(f"{line}\n" for line in new))
+        pending.unlink()
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -145,76 +188,72 @@ def read(folder: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: a line that is no record of this schema.
     """
-    file = folder / FILE
-    return [record for _, record in read_file(file)] if file.exists() else []
+    return [record for _, record in read_file(folder / FILE)]
 
 
 def read_file(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records with their line numbers, from 1. A last line that was cut off is left out: its run is trained again.
 
+    Older records get an empty `content`.
+
     Raises:
-        ValueError: a line that is no strict JSON object of this schema, or no UTF-8 text.
+        ValueError: a line that is no strict JSON object of this schema with all fields, or no UTF-8 text.
         OSError: a file that cannot be read.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: not UTF-8 text") from error
-    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
+    for number, line in enumerate(_lines(file), start=1):
         try:
             record = json.loads(line, parse_constant=_no_constant)
             if not isinstance(record, dict):
                 raise ValueError("not a JSON object")
-            if record.get("schema") != SCHEMA:
-                raise ValueError(f"schema {record.get('schema')!r}, accepted is {SCHEMA}")
+            _check({"content": {}} | record)
         except ValueError as error:
             raise ValueError(f"{file}, line {number}: not a record of a run: {error}") from error
-        yield number, record
+        yield number, {"content": {}} | record
+
+
+def _check(record: dict[str, Any]) -> None:
+    """Refuses a record that lacks a field, or has a value in it that training never writes."""
+    if record.get("schema") != SCHEMA:
+        raise ValueError(f"schema {record.get('schema')!r}, accepted is {SCHEMA}")
+    if missing := [name for name in RunRecord.__dataclass_fields__ if name not in record]:
+        raise ValueError(f"{missing[0]!r} is missing")
+    for name, accepted in (("task", TASKS), ("attention", KINDS), ("outcome", OUTCOMES)):
+        value = record[name]
+        if not isinstance(value, str) or (value not in accepted and not (name != "outcome" and ":" in value)):
+            raise ValueError(f"{name} {value!r}, accepted are {', '.join(accepted)}")
+    for name, kind, noun in (("id", str, "a text"), ("config", dict, "an object"), ("content", dict, "an object")):
+        if not isinstance(record[name], kind):
+            raise ValueError(f"{name} {record[name]!r}, accepted is {noun}")
+    for name, least in (("heads", 1), ("pseudo_heads", 1), ("seed", 0), ("steps", 0)):
+        value = record[name]
+        if (value is not None or name != "pseudo_heads") and (type(value) is not int or value < least):
+            raise ValueError(f"{name} {value!r}, accepted are integers from {least} on")
+    most = {"error": math.inf, "floor": 1, "accuracy": 1, "baseline_accuracy": 1, "wall_s": math.inf}
+    for name, largest in most.items():
+        value = record[name]
+        number = type(value) in (int, float) and 0 <= value <= largest and math.isfinite(value)
+        if not number and (value is not None or name == "wall_s"):
+            raise ValueError(f"{name} {value!r}, accepted are null and numbers from 0 to {largest:g}")
+    if record["task"] in TASKS:  # to know the options of the user's own, one has to run their code
+        if missing := [name for name in TASKS[record["task"]].learned if name not in record["config"]]:
+            raise ValueError(f"config has no {missing[0]}")
+        TrainConfig.from_json(record["config"])
 
 
 def forget(folder: Path, identities: Iterable[str]) -> None:
     """Takes the records of these runs out of a folder."""
     gone = set(identities)
     kept = [record for record in read(folder) if record["id"] not in gone]
-    _replace(folder / FILE, "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept).encode())
+    replace(folder / FILE, "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept).encode())
 
 
-def load_model(folder: Path, identity: str) -> "nn.Module":
-    """The trained model of a record, on the CPU.
-
-    Raises:
-        ValueError: no such weights, or weights that do not belong to this kind of model.
-    """
-    file = folder / "weights" / f"{identity}.safetensors"
-    if not file.exists():
-        raise ValueError(f"no weights {file}")
-    record = next((r for r in read(folder) if r["id"] == identity), None)
-    if record is None:
-        raise ValueError(f"no record {identity} in {folder}")
-    from synthetic.training.model import build
-
-    config = TrainConfig.from_json(record["config"], device="cpu")
-    model = build(config, config.build())
-    restore(model, file)
-    return model
-
-
-def restore(model: "nn.Module", file: Path) -> None:
-    """Loads weights into a model: every one of them, or none.
-
-    Raises:
-        ValueError: names or shapes that differ from the model's, such as MHA's weights for IHA.
-    """
-    from safetensors.torch import load_file
-
-    weights = load_file(file)
-    own = {name: p.shape for name, p in model.named_parameters()}
-    if own != {name: p.shape for name, p in weights.items()}:
-        odd = [
-            name for name in own.keys() | weights.keys() if own.get(name) != getattr(weights.get(name), "shape", None)
-        ]
-        raise ValueError(f"{file} holds weights of another model: {', '.join(sorted(odd))} differ")
-    model.load_state_dict(weights, strict=False)  # buffers stay
+def _lines(file: Path) -> list[str]:
+    """The whole lines of a file; none if there is no such file."""
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: not UTF-8 text") from error
+    return text[: text.rfind("\n") + 1].splitlines()
 
 
 def _table(heading: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
@@ -225,24 +264,23 @@ def _table(heading: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     return out.getvalue()
 
 
-def _replace(file: Path, content: bytes) -> None:
+def replace(file: Path, content: bytes) -> None:
     """Writes a file that is whole at every moment."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    temporary = file.with_name(f"{file.name}{PARTIAL}")
     temporary.write_bytes(content)
     os.replace(temporary, file)
 
 
-def _append(file: Path, line: str) -> None:
-    """One write of the whole line; if the last one was cut off, that ends first."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+def _append(file: Path, lines: str) -> None:
+    """Adds whole lines; if the last one was cut off, it goes."""
     with file.open("a+b") as out:
         if out.tell():
             out.seek(-1, os.SEEK_END)
             if out.read(1) != b"\n":
                 whole = file.read_bytes()
                 out.truncate(whole.rfind(b"\n") + 1)
-        out.write(line.encode() + b"\n")
+        out.write(lines.encode())
 
 
 def _no_constant(name: str) -> Any:

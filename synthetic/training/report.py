@@ -3,12 +3,15 @@
 Imports no torch.
 """
 
+import hashlib
+import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from synthetic.training.config import TrainConfig
+from synthetic.training.config import INERT, TrainConfig
 
 
 def describe(record: Mapping[str, Any]) -> str:
@@ -39,20 +42,69 @@ def graphs(configs: Sequence[TrainConfig]) -> dict[str, Any]:
     return {"graphs": [{"graph": graph.name} | fields(graph) for graph in read.values()]} if read else {}
 
 
+def settings(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The options of each record that change what is trained, the seed among them; the same for the same runs.
+
+    A file counts by what it held: where several names stand for one content they all become the first of them, and
+    where one name stands for several contents each has a part of the hash behind it.
+    """
+    options = [TrainConfig.from_json(record["config"]).to_json() for record in records]
+    held: dict[Any, set[str]] = defaultdict(set)
+    for own, record in zip(options, records, strict=True):
+        for name, content in record["content"].items():
+            held[name, content].add(own[name])
+    contents: dict[Any, set[str | None]] = defaultdict(set)
+    for own, record in zip(options, records, strict=True):
+        for name in INERT:
+            del own[name]
+        if "pseudo_heads" in own:
+            own["pseudo_heads"] = record["pseudo_heads"]  # as many as heads if none were given
+        own |= {name: min(held[name, content]) for name, content in record["content"].items()}
+        for name, value in own.items():
+            contents[name, value].add(record["content"].get(name))
+    for own, record in zip(options, records, strict=True):
+        for name, value in own.items():
+            if len(contents[name, value]) > 1:
+                own[name] = f"{value} ({(record['content'].get(name) or 'not known which')[:15]})"
+    return options
+
+
+def unique(records: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The records without those of runs that come again: the last one counts."""
+    found = {tuple(own.items()): record for own, record in zip(settings(records), records, strict=True)}
+    return list(found.values())
+
+
+def stale(record: Mapping[str, Any]) -> str | None:
+    """Why a run's data are no longer there, as where a file was edited since; None if they are."""
+    config = TrainConfig.from_json(record["config"])
+    try:
+        for name, held in config.problem.content().items():
+            file = record["config"][name]
+            older = hashlib.sha256(json.dumps(config.to_json(), sort_keys=True).encode() + Path(file).read_bytes())
+            if record["content"].get(name) != held and (record["content"] or older.hexdigest()[:16] != record["id"]):
+                return f"{file} does not hold what it did when run {record['id']} was trained"
+    except (ValueError, OSError) as error:
+        return str(error)
+    return None
+
+
 def points(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int, int | None], list[Any]]:
-    """Records that differ in their seed only, by label, layer, H and P; labels tell settings apart."""
+    """Records that differ in their seed only, by label, layer, H and P; labels tell settings apart.
+
+    Of a seed the last record counts.
+    """
     found: dict[tuple[Any, ...], list[tuple[dict[str, Any], Any]]] = defaultdict(list)
-    for record in records:
-        config = TrainConfig.from_json(record["config"])
-        point = config.problem.label, record["attention"], record["heads"], record["pseudo_heads"]
-        found[point].append((config.to_json(), record))
-    told: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for own, record in zip(settings(records), records, strict=True):
+        label = TrainConfig.from_json(own).problem.label
+        found[label, record["attention"], record["heads"], record["pseudo_heads"]].append((own, record))
+    told: dict[tuple[Any, ...], dict[int, Any]] = defaultdict(dict)
     for (label, *rest), group in found.items():
         first = group[0][0]
-        varied = [name for name in first if name != "seed" and any(config[name] != first[name] for config, _ in group)]
-        for config, record in group:
-            told[" ".join((label, *(f"{name}={config[name]}" for name in varied))), *rest].append(record)
-    return told  # type: ignore[return-value]
+        varied = [name for name in first if name != "seed" and any(own[name] != first[name] for own, _ in group)]
+        for own, record in group:
+            told[" ".join((label, *(f"{name}={own[name]}" for name in varied))), *rest][own["seed"]] = record
+    return {point: list(by_seed.values()) for point, by_seed in told.items()}  # type: ignore[misc]
 
 
 def progress(bar: Callable[..., None], label: str) -> Callable[[Any], None]:

@@ -1,18 +1,16 @@
 """Grids of runs: which there are, and how they are trained over seeds, processes and machines.
 
-Runs that differ in their seed, and MHA's heads, are one batched program (`program`); joblib spreads programs over
+Runs that differ in their seed, and MHA's heads, are one batched program (`program`); programs are spread over
 processes, or over the workers of a Dask cluster. Only the process that started the sweep writes results. Workers write
 checkpoints into the folder; a cluster needs a shared one to continue from them.
 """
 
-import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from joblib import Parallel, delayed, parallel_config
-
+from iha_theory.processes import Lost, spread
 from synthetic.tasks import TASKS
 from synthetic.tasks.task import Sweep
 from synthetic.training import records
@@ -99,8 +97,9 @@ def sweep(
 ) -> list[dict[str, Any]]:
     """Trains the runs that the folder does not hold yet; those that failed before are tried again.
 
-    A run that cannot be made or breaks down becomes a record with outcome "failed" and its reason; the others go on.
-    What is finished is on disk at once, and stays there when the sweep is interrupted.
+    A run that cannot be made or breaks down becomes a record with outcome "failed" and its reason, and so do those of a
+    program whose process was killed, and again when it went on in another; the others go on. What is finished is on
+    disk at once, and stays there when the sweep is interrupted or killed.
 
     Args:
         runs: the runs.
@@ -114,7 +113,19 @@ def sweep(
 
     Raises:
         ValueError: a scheduler that does not answer, or no Dask (extra `cluster`).
+        OSError: a folder that cannot be written, or that another process writes.
     """
+    with records.writing(folder):
+        return _sweep(runs, folder, jobs, scheduler, report)
+
+
+def _sweep(
+    runs: Sequence[TrainConfig],
+    folder: Path,
+    jobs: int,
+    scheduler: str | None,
+    report: Callable[[Sequence[Result]], Any] | None,
+) -> list[dict[str, Any]]:
     wanted = {run.identity for run in runs}
     failed = [  # one with an error is below its floor: that is kept
         r["id"] for r in records.read(folder) if r["outcome"] == "failed" and r["error"] is None and r["id"] in wanted
@@ -123,17 +134,14 @@ def sweep(
         records.forget(folder, failed)
     known = {record["id"] for record in records.read(folder)}
     todo = groups(run for run in runs if run.identity not in known)
-    calls = [delayed(train_group)(group, folder.absolute()) for group in todo]
-    with _backend(scheduler):
-        n_jobs = jobs if scheduler is None else -1
-        parallel: Any = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
-        for results in parallel(calls):
-            records.write(folder, results)
-            ids = [result.record.id for result in results]
-            for names in (ids, *([name] for name in ids)):  # not before the runs are kept
-                _checkpoint(names, folder).unlink(missing_ok=True)
-            if report is not None:
-                report(results)
+    for index, found in _spread([(group, folder.absolute()) for group in todo], jobs, scheduler):
+        results = [records.failure(run, found.reason) for run in todo[index]] if isinstance(found, Lost) else found
+        records.write(folder, results)
+        ids = [result.record.id for result in results]
+        for names in (ids, *([name] for name in ids)):  # not before the runs are kept
+            _checkpoint(names, folder).unlink(missing_ok=True)
+        if report is not None:
+            report(results)
     by_id = {record["id"]: record for record in records.read(folder)}
     return [by_id[run.identity] for run in runs]
 
@@ -152,7 +160,7 @@ def train_group(group: Sequence[TrainConfig], folder: Path) -> list[Result]:
     file = checkpoint_of(group, folder)
     try:
         return [records.result(run, len(group)) for run in train(group, checkpoint_file=file)]
-    except Exception as error:  # whatever it is, the other runs go on
+    except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
         if len(group) > 1:
             return [found for config in group for found in train_group([config], folder)]
         reason = " ".join(f"{error}".split()) or "no message"
@@ -160,20 +168,29 @@ def train_group(group: Sequence[TrainConfig], folder: Path) -> list[Result]:
         return [records.failure(config, kind + reason) for config in group]
 
 
-@contextlib.contextmanager
-def _backend(scheduler: str | None) -> Iterator[None]:
-    """Processes of one thread each (small programs gain nothing from more), or the workers of a Dask cluster."""
-    if scheduler is None:
-        with parallel_config("loky", inner_max_num_threads=1):
-            yield
-        return
+def _spread(calls: Sequence[tuple[Any, ...]], jobs: int, scheduler: str | None) -> Iterator[tuple[int, Any]]:
+    """The index and the results of each program: here, in processes, or by the workers of a Dask cluster."""
+    if scheduler is not None:
+        yield from _dask(calls, scheduler)
+    elif min(jobs, len(calls)) > 1:
+        yield from spread(train_group, calls, jobs)
+    else:
+        yield from ((index, train_group(*call)) for index, call in enumerate(calls))
+
+
+def _dask(calls: Sequence[tuple[Any, ...]], scheduler: str) -> Iterator[tuple[int, Any]]:
     try:
-        from dask.distributed import Client
+        from dask.distributed import Client, KilledWorker, as_completed
     except ImportError:
         raise ValueError("a Dask scheduler needs the packages of the extra cluster: dask and distributed") from None
     try:
         client = Client(scheduler, timeout=ANSWER_WITHIN_S)
     except (OSError, TimeoutError) as error:
         raise ValueError(f"no Dask scheduler answers at {scheduler}") from error
-    with client, parallel_config("dask"):
-        yield
+    with client:
+        indices = {client.submit(train_group, *call, pure=False): index for index, call in enumerate(calls)}
+        for future in as_completed(indices):
+            try:
+                yield indices[future], future.result()
+            except KilledWorker as error:
+                yield indices[future], Lost(" ".join(str(error).split()))

@@ -9,6 +9,7 @@ from iha_theory.attention import KINDS
 from iha_theory.cli import output
 from synthetic.tasks import TASKS
 from synthetic.training import report
+from synthetic.training.config import TrainConfig
 from synthetic.training.options import add_run, read_config
 
 EPILOG = """\
@@ -54,8 +55,6 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Trains and prints what came out."""
     from synthetic.training import records
-    from synthetic.training.config import TrainConfig
-    from synthetic.training.loop import train
 
     config = TrainConfig.for_task(arguments.task, read_config(arguments.config) | arguments.train_options)
     if (arguments.stop_at is not None or arguments.resume) and arguments.out is None:
@@ -63,6 +62,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stop_at is not None and arguments.stop_at < 1:
         raise ValueError(f"--stop-at takes a step of at least 1, got {arguments.stop_at}")
     output.prepare_json(arguments.json)
+    if arguments.out is None:
+        return _train(arguments, config)
+    with records.writing(arguments.out):
+        return _train(arguments, config)
+
+
+def _train(arguments: argparse.Namespace, config: TrainConfig) -> int:
+    from synthetic.training import records
+    from synthetic.training.loop import train
+
     checkpoint = None
     if arguments.out is not None:
         if any(record["id"] == config.identity for record in records.read(arguments.out)):

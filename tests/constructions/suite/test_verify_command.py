@@ -4,7 +4,6 @@ import dataclasses
 import json
 import subprocess
 import sys
-from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 import scipy.sparse
 
 from constructions import suite
+from iha_theory.processes import Lost
 from iha_theory.rounding import ceil_sqrt
 
 FAMILIES = """
@@ -237,13 +237,7 @@ def test_processes_change_nothing_but_the_order_of_work(call, tmp_path):
     assert files[0].read_text() == files[1].read_text()
 
 
-def test_a_process_that_dies_is_one_line(call, monkeypatch):
-    def killed(*_):
-        raise BrokenProcessPool("a process in the pool was terminated")
-        yield
-
-    monkeypatch.setattr(suite.joblib, "Parallel", lambda **_: killed)
-    code, _, err = call("verify", "cpm3", "--jobs", "2")
-    assert code == 2
-    assert len(err.strip().splitlines()) == 1
-    assert "--jobs 1" in err
+def test_a_process_that_dies_is_one_line(refused, monkeypatch):
+    monkeypatch.setattr(suite, "spread", lambda *_: iter([(0, Lost("its process was killed (SIGKILL)"))]))
+    said = refused("verify", "cpm3", "--jobs", "2")
+    assert "CPM-3, N_max = 10: its process was killed (SIGKILL); --jobs 1 runs in one" in said

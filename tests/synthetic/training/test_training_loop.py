@@ -268,8 +268,12 @@ def test_divergence_in_the_last_step_is_seen():
 def test_a_graph_file_with_other_edges_is_another_run(tmp_path):
     file = tmp_path / "graph.txt"
     file.write_text("0 1\n1 2\n")
-    first = config(graph=str(file), terms=3)
+    first, named = config(graph=str(file), terms=3), config(graph=str(file), terms=3)
     before, floor = first.identity, train([first])[0].floor
     file.write_text("0 1\n1 2\n2 3\n")
-    assert first.identity != before
-    assert train([first])[0].floor != floor
+    second = config(graph=str(file), terms=3)
+    assert second.identity not in (before, first.but(graph="path:4").identity)
+    assert train([second])[0].floor != floor
+    with pytest.raises(ValueError, match="was edited after this run was begun"):  # a run is what it was called
+        train([first])
+    assert named.identity == second.identity  # nobody had asked it before

@@ -12,7 +12,7 @@ import torch
 from synthetic.training import records, sweep
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
-from synthetic.training.model import build
+from synthetic.training.model import build, load_model, restore
 
 SMALL = {"graph": "orthogonal:4", "terms": 3, "eval_size": 16, "batch": 8, "steps": 20, "attention": "mha", "heads": 2}
 
@@ -149,7 +149,7 @@ def test_a_scheduler_that_is_not_there(tmp_path, monkeypatch):
 LOAD = """
 import sys, torch
 from pathlib import Path
-from synthetic.training.records import load_model
+from synthetic.training.model import load_model
 model = load_model(Path(sys.argv[1]), sys.argv[2])
 torch.save(model(torch.ones(2, 4, 1)).detach(), sys.argv[3])
 """
@@ -173,11 +173,11 @@ def test_weights_of_another_model_are_refused(tmp_path):  # case 27
         model = build(run, run.build())
         before = {name: p.clone() for name, p in model.named_parameters()}
         with pytest.raises(ValueError, match="weights of another model"):
-            records.restore(model, file)
+            restore(model, file)
         assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     for identity in ("0" * 16, mha["id"][:-1] + "x"):
         with pytest.raises(ValueError, match="no weights"):
-            records.load_model(tmp_path, identity)
+            load_model(tmp_path, identity)
 
 
 def test_named_sweeps():

@@ -1,0 +1,76 @@
+"""Places for output: tried before work begins, and folders with one writer at a time."""
+
+import contextlib
+import fcntl
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+LOCK = ".writer"
+"""The file in a folder that its writer holds locked; the kernel lets go of it when the process ends, however."""
+
+
+def try_file(file: str | Path) -> None:
+    """Makes sure that a file can be written, now; leaves nothing behind.
+
+    Raises:
+        OSError: it cannot.
+    """
+    path = Path(file)
+    if path.is_dir():
+        raise IsADirectoryError(f"a file is needed, {file} is a folder")
+    if not path.exists():
+        try_folder(path.absolute().parent)
+    elif not os.access(path, os.W_OK):
+        raise PermissionError(f"cannot write {file}")
+
+
+def try_folder(folder: Path) -> None:
+    """Makes sure that files can be written into a folder, which may be still to make; leaves nothing behind.
+
+    Raises:
+        OSError: they cannot.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"a folder is needed, {folder} is a file")
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise type(error)(f"cannot write into the folder {folder}: {error.strerror}") from error
+    finally:
+        for path in missing:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """A folder, made if need be, that no other process writes in the block, if it asks in the same way.
+
+    Raises:
+        OSError: another process does, which is named; or as `try_folder`.
+    """
+    try_folder(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read() or "another process"
+            raise BlockingIOError(f"{folder} is in use by {holder}: wait for it, or choose another folder") from None
+        file.truncate(0)
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        file.write(f"process {os.getpid()} ({command}) since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
