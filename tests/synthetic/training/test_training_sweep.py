@@ -4,16 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from synthetic.training import records, sweep
+from synthetic.training import loop, records, sweep
 from synthetic.training.config import TrainConfig
-from synthetic.training.loop import train
 from synthetic.training.model import build, load_model, restore
 
+train: Any = loop.train
+configs: Any = sweep.configs
 SMALL = {"graph": "orthogonal:4", "terms": 3, "eval_size": 16, "batch": 8, "steps": 20, "attention": "mha", "heads": 2}
 
 
@@ -182,24 +184,24 @@ def test_weights_of_another_model_are_refused(tmp_path):  # case 27
 
 def test_named_sweeps():
     for name in sweep.GRIDS:
-        runs = sweep.configs(name, seeds=range(2))
+        runs = configs(name, seeds=range(2))
         assert len({run.identity for run in runs}) == len(runs) > 0
         assert sorted(map(repr, runs)) == sorted(repr(run) for group in sweep.groups(runs) for run in group)
-    polynomial = sweep.configs("polynomial")
+    polynomial = configs("polynomial")
     assert len(polynomial) >= 200
     heads = {(r.attention, r.heads) for r in polynomial if (r.problem.graph, r.problem.terms) == ("orthogonal:16", 9)}
     assert heads == {("mha", h) for h in range(1, 10)} | {("iha", h) for h in range(1, 5)}
-    cpm3 = sweep.configs("cpm3")
+    cpm3 = configs("cpm3")
     assert {(r.attention, r.heads) for r in cpm3 if r.steps == 4000 and r.problem.embedding == "scalar"} == heads
     assert {(r.attention, r.heads) for r in cpm3 if r.problem.embedding == "one-hot"} == {("mha", 1)}
-    few = sweep.configs("workspace", {"attention": "mha", "steps": 7}, heads=[5], seeds=[0])
+    few = configs("workspace", {"attention": "mha", "steps": 7}, heads=[5], seeds=[0])
     assert [(r.attention, r.heads, r.steps, r.seed) for r in few] == [("mha", 5, 7, 0)]
-    both = sweep.configs("workspace", {"pseudo_heads": 2}, heads=[5], seeds=[0])  # IHA's, and MHA without
+    both = configs("workspace", {"pseudo_heads": 2}, heads=[5], seeds=[0])  # IHA's, and MHA without
     assert [(r.attention, r.pseudo) for r in both] == [("mha", None), ("iha", 2)]
-    other = sweep.configs("content", {"attention": "talking-heads", "mix": "logits"}, seeds=[0])
+    other = configs("content", {"attention": "talking-heads", "mix": "logits"}, seeds=[0])
     assert [(r.problem.terms, r.heads) for r in other] == [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3), (4, 4)]
     for options, word in (({"attention": "mha", "pseudo_heads": 2}, "of iha"), ({"modulus": 5}, "of cpm3; workspace")):
         with pytest.raises(ValueError, match=word):
-            sweep.configs("workspace", options)
+            configs("workspace", options)
     with pytest.raises(ValueError, match="unknown sweep"):
-        sweep.configs("nothing")
+        configs("nothing")
