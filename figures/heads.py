@@ -1,4 +1,4 @@
-"""Heads against task size: constructions that were checked exactly, on the exact lower bounds (docs/results.md T2)."""
+"""Heads against task size: constructions that were checked exactly, on exact lower bounds (docs/results.md T2, T16)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,27 +10,31 @@ from sympy import QQ
 
 from constructions.cpm3.workspace import shift, workspace
 from constructions.heads.exact import ExactTask
-from constructions.suite import bank, cpm3
+from constructions.suite import bank, cpm3, parity
 from figures import style
 from figures.style import Picture
 from iha_theory import exact
 from iha_theory.bounds.certificates import refusal
 from iha_theory.bounds.exact_rank import power_rank
 from iha_theory.bounds.heads import least_heads
+from iha_theory.bounds.parity import parity_bits
 from synthetic.graphs import builtin
 
 GRAPH = "karate"
-SIZES = (1, 2, 3, 4, 5, 6, 9, 10, 16, 17, 25, 26, 36, 64)
-"""k of the bank and N of the workspace."""
-STEPS = (37, 50)
+TERMS = (1, 2, 3, 4, 5, 6, 9, 10, 16, 17, 25, 26, 36, 64)
+SIZES: dict[str, Sequence[int]] = {"bank": TERMS, "workspace": TERMS, "parity": parity.BITS}
+"""k of the bank, N of the workspace, bits."""
+STEPS = {"bank": (37, 50), "workspace": (37, 50), "parity": ()}
 """Where ceil(sqrt) goes up between them: there the bounds only."""
 TASKS = {
-    "bank": ("Filter bank of the karate club, [X, AX, ..., A$^{k-1}$X]", "terms k"),
-    "workspace": ("CPM-3 workspace, all N cyclic shifts of x", "tokens N"),
+    "bank": ("Filter bank of the karate club,\n[X, AX, ..., A$^{k-1}$X]", "terms k"),
+    "workspace": ("CPM-3 workspace,\nall N cyclic shifts of x", "tokens N"),
+    "parity": ("Parity by softmax,\ncontent anywhere", "bits k"),
 }
 NOTE = (
     "Every dot is a construction whose weights were read out of the torch layer and compared exactly.\n"
-    "Lines: no position-only layer has fewer heads; r is the dimension of the span of the powers or shifts, certified."
+    "Lines: no position-only layer has fewer; r is the dimension of the span of the powers or shifts, certified.\n"
+    "Parity: no softmax layer with a linear read-out has fewer, whatever it sees (docs/parity.md, Theorem 1)."
 )
 LAYERS = {"mha": style.MHA, "iha": style.IHA}
 LABELS = {"mha": "MHA", "iha": "IHA"}
@@ -43,7 +47,7 @@ class Point:
     Attributes:
         task: of `TASKS`.
         layer: "mha" or "iha".
-        size: k or N.
+        size: k, N or bits.
         heads: H.
         kind: "construction" (the paper's weights, concatenated heads), "projected" (fewer heads and an output
             projection) or "bound" (any weights need so many).
@@ -66,38 +70,41 @@ def steps(checks: Sequence[Mapping[str, Any]] | None = None) -> list[tuple[str, 
             check them now.
 
     Raises:
-        ValueError: no exact check of the karate club's bank or of the workspace among them.
+        ValueError: no exact check of the karate club's bank, of the workspace or of parity among them.
     """
     if checks is not None:
         points = [point for check in checks for point in _from_check(check)]
         if not points:
-            raise ValueError(f"no exact check of {GRAPH}'s filter bank or of the workspace: run iha-theory verify")
+            raise ValueError(
+                f"no exact check of {GRAPH}'s filter bank, of the workspace or of parity: run iha-theory verify"
+            )
         sizes = {task: sorted({p.size for p in points if p.task == task}) for task in TASKS}
         todo: list[tuple[str, Callable[[], list[Point]]]] = [("checks", lambda: points)]
     else:
-        sizes = {task: [*SIZES, *STEPS] for task in TASKS}
-        todo = [
-            (f"{task}, {size}", partial(_checked, task, layer, size))
-            for task in TASKS
-            for size in SIZES
-            for layer in LAYERS
-        ]
-    todo += [
-        (f"{GRAPH}, k = {k}", partial(_projected, k)) for k in sizes["bank"] if k not in STEPS and _bank_rank(k)[0] < k
-    ]
+        sizes = {task: [*SIZES[task], *STEPS[task]] for task in TASKS}
+        todo = [(f"{task}, {size}", partial(_checked, task, size)) for task in TASKS for size in SIZES[task]]
+    dependent = [k for k in sizes["bank"] if k not in STEPS["bank"] and _bank_rank(k)[0] < k]
+    todo += [(f"{GRAPH}, k = {k}", partial(_projected, k)) for k in dependent]
     return todo + [(f"bounds of {task}", partial(_bounds, task, sorted(sizes[task]))) for task in TASKS if sizes[task]]
 
 
-def _checked(task: str, layer: str, size: int) -> list[Point]:
-    if task == "bank":
-        result = bank.bank_exact(layer, builtin(GRAPH), size)
+def _checked(task: str, size: int) -> list[Point]:
+    if task == "parity":
+        results = list(parity.checks(size, exact_only=True))
+    elif task == "bank":
+        results = [bank.bank_exact(layer, builtin(GRAPH), size) for layer in LAYERS]
     else:
-        result = cpm3.workspace_exact(layer, workspace(layer, size))
-    return list(_from_check(result.to_json()))
+        results = [cpm3.workspace_exact(layer, workspace(layer, size)) for layer in LAYERS]
+    return [point for result in results for point in _from_check(result.to_json())]
 
 
 def _from_check(check: Mapping[str, Any]) -> Iterator[Point]:
-    for task, prefix, key in (("bank", f"bank/{GRAPH}/", "terms"), ("workspace", "cpm3-workspace/", "n_max")):
+    places = (
+        ("bank", f"bank/{GRAPH}/", "terms"),
+        ("workspace", "cpm3-workspace/", "n_max"),
+        ("parity", "parity/", "bits"),
+    )
+    for task, prefix, key in places:
         if check["id"].startswith(prefix) and check["tier"] == "exact":
             yield Point(
                 task, check["layer"], check["setting"][key], check["heads"], "construction", str(check["verdict"])
@@ -127,14 +134,25 @@ def _power_rank(a: Any, terms: int) -> tuple[int, bool]:
 
 
 def _bounds(task: str, sizes: Sequence[int]) -> list[Point]:
-    """The lower bounds; the N shifts are the powers of the first."""
+    """The lower bounds; the N shifts are the powers of the first, and parity's are proved for all at once."""
     out = []
     for size in sizes:
-        rank, proved = _bank_rank(size) if task == "bank" else _power_rank(shift(size, 1), size)
-        for layer in LAYERS:
-            heads = least_heads(layer, rank)  # type: ignore[arg-type]
-            out.append(Point(task, layer, size, heads, "bound", _verdict(proved)))
+        if task == "parity":
+            least, proved = {layer: _least_parity(layer, size) for layer in LAYERS}, True
+        else:
+            rank, proved = _bank_rank(size) if task == "bank" else _power_rank(shift(size, 1), size)
+            least = {layer: least_heads(layer, rank) for layer in LAYERS}  # type: ignore[arg-type]
+        out += [Point(task, layer, size, heads, "bound", _verdict(proved)) for layer, heads in least.items()]
     return out
+
+
+def _least_parity(layer: str, bits: int) -> int:
+    """The least H whose softmax rows are as many as the bits; of IHA with P = H."""
+    return next(
+        h
+        for h in range(1, bits + 1)
+        if (parity_bits(layer, h, h if layer == "iha" else None) or 0) >= bits  # type: ignore[arg-type]
+    )
 
 
 def _verdict(holds: bool) -> str:
@@ -145,17 +163,17 @@ def draw(points: Sequence[Point], folder: Path) -> Picture:
     """Writes heads.svg, .png and .csv: dots are constructions, lines are bounds, crosses are what does not hold."""
     tasks = [task for task in TASKS if any(p.task == task for p in points)]
     with style.applied():
-        figure = style.Figure(figsize=(style.WIDTH, 3.3))
+        figure = style.Figure(figsize=(style.WIDTH, 4.3))
         for axes, task in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks, strict=True):
             title, label = TASKS[task]
             axes.set_title(title)
-            _panel(axes, [p for p in points if p.task == task], label[-1])
+            _panel(axes, [p for p in points if p.task == task], label[-1], "k" if task == "parity" else "r")
             axes.set(xlabel=label, ylabel="heads H")
         style.note(figure, NOTE)
         return style.save(figure, folder, "heads", [asdict(p) for p in points])
 
 
-def _panel(axes: style.Axes, points: Sequence[Point], size: str) -> None:
+def _panel(axes: style.Axes, points: Sequence[Point], size: str, least: str) -> None:
     names = {"mha": f"MHA: {size} heads", "iha": f"IHA: $\\lceil\\sqrt{{{size}}}\\rceil$ heads"}
     for layer, look in LAYERS.items():
 
@@ -163,7 +181,7 @@ def _panel(axes: style.Axes, points: Sequence[Point], size: str) -> None:
             return [(p.size, p.heads) for p in points if (p.layer, p.kind, p.verdict) == (layer, kind, verdict)]
 
         if bound := at("bound", "holds"):
-            text = f"least for {LABELS[layer]}: " + ("r" if layer == "mha" else "$\\lceil\\sqrt{r}\\rceil$")
+            text = f"least for {LABELS[layer]}: " + (least if layer == "mha" else f"$\\lceil\\sqrt{{{least}}}\\rceil$")
             steps = "default" if layer == "mha" else "steps-post"
             axes.plot(*zip(*bound, strict=True), **look.path, drawstyle=steps, label=text)
         if good := at("construction", "holds"):
@@ -178,4 +196,4 @@ def _panel(axes: style.Axes, points: Sequence[Point], size: str) -> None:
     ticks = [2**e for e in range(max(p.size for p in points).bit_length())]
     style.plain_log(axes, "x", ticks)
     style.plain_log(axes, "y", ticks)
-    axes.legend(loc="upper left")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
