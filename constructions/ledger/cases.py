@@ -50,7 +50,9 @@ def made(a: DomainMatrix, terms: int, width: int, layers: Iterable[str] = LAYERS
     """The heads of these layers with the fewest for [X, ..., A^(k-1) X], and their largest exact error as that bank."""
     given, blocks = reduced.reduce(a, terms), list(power_blocks(a, terms))
     built = {name: reduced.bank(name, given, width) for name in layers}
-    return {name: layer.heads for name, layer in built.items()}, max(exact_gap(b, blocks) for b in built.values())
+    return {name: layer.heads for name, layer in built.items()}, max(
+        (exact_gap(b, blocks) for b in built.values()), default=0.0
+    )
 
 
 def integers(*shape: int, seed: int, most: int = 2) -> Tensor:

@@ -1,8 +1,7 @@
 """What position-only attention can do, and what the filter bank needs: T1 to T4 of docs/results.md, docs/bounds.md."""
 
 from collections.abc import Iterator
-from functools import cache
-from itertools import count
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -15,10 +14,9 @@ from constructions.construction import Construction, blocks
 from constructions.filter_bank.approximate import decompose, truncated_mha, unit_powers, wide_iha
 from constructions.filter_bank.layers import EXACT
 from constructions.filter_bank.products import mha_products
-from constructions.ledger.cases import RANDOM, degree, made, matrix
+from constructions.ledger.bank.rank import degree_decides
+from constructions.ledger.cases import RANDOM
 from constructions.ledger.statement import Claim, Finding, Statement, size
-from iha_theory.bounds.certificates import verify
-from iha_theory.bounds.exact_rank import power_rank
 from iha_theory.bounds.heads import error_floor, spectrum
 from iha_theory.capacity import VALUE_DIM, Capacity, table
 from iha_theory.operators.weights import to_layer
@@ -58,39 +56,6 @@ def _has_row(layer: str, heads: int) -> bool:
     if layer.startswith("iha"):
         return int(layer[-1]) <= heads
     return layer != "gqa" or heads == 4
-
-
-# T2
-
-
-def rank_heads_suffice(graph: str, terms: int, *, measure: str = "degree", root: int = 2) -> Finding:
-    """Layers with r (MHA) and ceil(sqrt r) heads (IHA, tiled IHA, two layers) against the bank, exactly.
-
-    measure: r is min(k, degree of the minimal polynomial), or with the "size" or "rank" of A. root: 2, or 3 for a cube.
-    """
-    a = matrix(graph)
-    r = _least(graph, terms, measure)
-    heads, error = made(a, terms, 1, EXACT)
-    claimed = {name: r if name == "mha" else next(h for h in count() if h**root >= r) for name in heads}
-    what = f"{graph}, k = {terms}: heads {heads}, exact error {error:g}"
-    return Finding(error == 0 and heads == claimed, what, {"heads": heads, "error": error})
-
-
-def rank_is_certified(graph: str, terms: int, *, measure: str = "degree") -> Finding:
-    """A verified certificate of dim span{I, .., A^{k-1}} against min(k, degree), which sympy finds by elimination."""
-    a, r = matrix(graph), _least(graph, terms, measure)
-    certificate = power_rank(a, terms).certificate
-    assert certificate is not None
-    proven = certificate.rank if verify(certificate, a, terms) else 0
-    what = f"{graph}, k = {terms}: a minor modulo {certificate.prime} proves rank {proven}; claimed is {r}"
-    return Finding(proven == r, what, {"proven": proven, "claimed": r})
-
-
-def _least(graph: str, terms: int, measure: str) -> int:
-    a = matrix(graph)
-    if measure == "degree":
-        return min(terms, degree(graph))
-    return min(terms, a.rank() if measure == "rank" else a.shape[0])
 
 
 # T3, T4
@@ -218,7 +183,7 @@ STATEMENTS = (
         claim=Claim(
             text="the filter bank takes r = min(k, degree of the minimal polynomial) MHA heads, and ceil(sqrt r) heads "
             "of IHA or in each of two layers, for every A",
-            test=rank_heads_suffice,
+            test=partial(degree_decides, layers=EXACT),
             cases={"graph": BANKS, "terms": (1, 3, 5, 9)},
             mutants={"size of A": {"measure": "size"}, "rank of A": {"measure": "rank"}, "cube root": {"root": 3}},
             wider={"graph": RANDOM, "terms": range(1, 9)},
@@ -227,7 +192,7 @@ STATEMENTS = (
         least=Claim(
             text="the bank's operator Schmidt rank is r, so no position-only layer has fewer heads (T1); the N cyclic "
             "shifts have rank N",
-            test=rank_is_certified,
+            test=partial(degree_decides, layers=()),
             cases={"graph": (*BANKS, "cycle:16", "karate"), "terms": (1, 2, 3, 5, 9, 16)},
             mutants={"size of A": {"measure": "size"}, "rank of A": {"measure": "rank"}},
             wider={"graph": RANDOM, "terms": range(1, 9)},

@@ -14,13 +14,11 @@ from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.operators import exact_gap
 from constructions.construction import Block, Construction
-from constructions.filter_bank import reduced
-from constructions.ledger.cases import RANDOM, WIDTH, degree, made, matrix, shown
+from constructions.ledger.cases import LAYERS, RANDOM, WIDTH, degree, made, matrix, shown
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
 from iha_theory.bounds.certificates import verify
 from iha_theory.bounds.exact_rank import power_rank
-from iha_theory.bounds.heads import least_heads
 from iha_theory.operators.weights import PositionWeights, to_layer
 from synthetic.tasks.filter_bank import power_blocks
 
@@ -41,22 +39,20 @@ def needs_as_many(graph: str, terms: int, projected: bool, *, more: int = 0) -> 
     projected: with an output projection (the bound is the certified rank), or with heads concatenated (the number of
     directions among the powers; docs/bounds.md, "Concatenation only"). more: how many beyond k are claimed.
     """
-    a = matrix(graph)
-    blocks = list(power_blocks(a, terms))
     if projected:
-        lower = _certified(a, terms)
-        layer = reduced.bank("mha", reduced.reduce(a, terms), WIDTH)
-        error = exact_gap(layer, blocks)
+        counts = _counts(graph, terms, ("mha",))
+        lower, heads, error = counts["certified"], counts["heads"]["mha"], counts["error"]
     else:
+        blocks = list(power_blocks(matrix(graph), terms))
         lower = len({_direction(block) for block in blocks if not block.is_zero_matrix})
-        layer, error = _by_directions(blocks)
+        heads, error = _by_directions(blocks)
     claimed = terms + more
     what = (
         f"{graph}, k = {terms}, {'with an output projection' if projected else 'heads concatenated'}: at least "
-        f"{lower} MHA heads, and {layer.heads} make the bank with exact error {error:g}"
+        f"{lower} MHA heads, and {heads} make the bank with exact error {error:g}"
     )
-    holds = lower >= claimed and not (error == 0 and layer.heads < claimed)
-    return Finding(holds, what, {"lower": lower, "achieved": layer.heads, "error": error})
+    holds = lower >= claimed and not (error == 0 and heads < claimed)
+    return Finding(holds, what, {"lower": lower, "achieved": heads, "error": error})
 
 
 @cache
@@ -85,10 +81,10 @@ def _direction(block: DomainMatrix) -> tuple[Any, ...]:
     return tuple(x / scale for x in block.to_list_flat())
 
 
-def _by_directions(blocks: Sequence[DomainMatrix]) -> tuple[Construction, float]:
-    """MHA without projection, a head for each direction: T_t = c S in head h is value block c I of that head.
+def _by_directions(blocks: Sequence[DomainMatrix]) -> tuple[int, float]:
+    """The heads and the exact error of MHA without projection, a head for each direction.
 
-    A power that is 0 is a value block 0 of the first head. For integer A, A^t = c A^s makes c an integer.
+    T_t = c S in head h is value block c I of that head. A power that is 0 is a value block 0 of the first head. For integer A, A^t = c A^s makes c an integer.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for t, block in enumerate(blocks):
@@ -109,7 +105,7 @@ def _by_directions(blocks: Sequence[DomainMatrix]) -> tuple[Construction, float]
     places = {t: (h * longest + i) * WIDTH for h, members in enumerate(heads) for i, t in enumerate(members)}
     readout = tuple(Block(f"A^{t} X", places[t], WIDTH) for t in range(len(blocks)))
     layer = Construction("ledger/directions", "docs/bounds.md", to_layer(weights), readout, WIDTH)
-    return layer, exact_gap(layer, blocks)
+    return layer.heads, exact_gap(layer, blocks)
 
 
 # E5
@@ -141,47 +137,41 @@ def full_rank_needs_k(graph: str, terms: int, *, more: int = 0) -> Finding:
 
     more: how many beyond k are claimed.
     """
-    counts = _counts(graph, terms)
-    fewer_make_it = counts["error"] == 0 and counts["heads"] < terms + more
+    counts = _counts(graph, terms, LAYERS)
+    fewer_make_it = counts["error"] == 0 and counts["heads"]["mha"] < terms + more
     holds = counts["certified"] >= terms + more and not fewer_make_it
     return Finding(holds, _sentence(graph, terms, counts), counts)
 
 
-def degree_decides(graph: str, terms: int, *, measure: str = "degree", root: int = 2) -> Finding:
-    """Whether the least heads are min(k, degree of the minimal polynomial) in MHA and its root in IHA.
+def degree_decides(
+    graph: str, terms: int, *, layers: Sequence[str] = LAYERS, measure: str = "degree", root: int = 2
+) -> Finding:
+    """Whether min(k, degree of the minimal polynomial) is the certified rank, and the heads of MHA; others: its root.
 
-    measure: "degree", or "rank" or "size" for those of A in its place. root: 2, or 3 for a cube root.
+    layers: that are built. measure: "degree", or "rank" or "size" for those of A in its place. root: 2, or 3 for a
+    cube root.
     """
-    a, counts = matrix(graph), _counts(graph, terms)
-    least = min(terms, {"degree": counts["degree"], "rank": a.rank(), "size": a.shape[0]}[measure])
-    iha = next(h for h in count() if h**root >= least)
-    holds = counts["certified"] == counts["heads"] == least and counts["certified_iha"] == counts["iha_heads"] == iha
-    holds = holds and counts["error"] == 0
+    counts = _counts(graph, terms, layers)
+    least = min(terms, counts[measure])
+    heads = {name: least if name == "mha" else next(h for h in count() if h**root >= least) for name in layers}
+    holds = counts["certified"] == least and counts["heads"] == heads and counts["error"] == 0
     return Finding(holds, _sentence(graph, terms, counts), counts)
 
 
-def _counts(graph: str, terms: int) -> dict[str, Any]:
-    """Size, rank and degree of A; verified lower bounds; the heads of two layers, and their exact error as the bank."""
+def _counts(graph: str, terms: int, layers: Sequence[str]) -> dict[str, Any]:
+    """Size, rank and degree of A; the verified rank; the heads of layers, and their exact error as the bank."""
     a = matrix(graph)
-    certified, (heads, error) = _certified(a, terms), made(a, terms, WIDTH)
-    return {
-        "size": a.shape[0],
-        "rank": a.rank(),
-        "degree": degree(graph),
-        "certified": certified,
-        "certified_iha": least_heads("iha", certified),
-        "heads": heads["mha"],
-        "iha_heads": heads["iha"],
-        "error": error,
-    }
+    heads, error = made(a, terms, WIDTH, layers)
+    sizes = {"size": a.shape[0], "rank": a.rank(), "degree": degree(graph)}
+    return sizes | {"certified": _certified(a, terms), "heads": heads, "error": error}
 
 
 def _sentence(graph: str, terms: int, counts: dict[str, Any]) -> str:
     name = f"A = {shown(matrix(graph))}" if graph.startswith("binary:") else graph
+    heads = ", ".join(f"{layer} {heads}" for layer, heads in counts["heads"].items())
     return (
         f"{name}: rank {counts['rank']} of {counts['size']}, minimal polynomial of degree {counts['degree']}; k = "
-        f"{terms} takes {counts['heads']} MHA heads and {counts['iha_heads']} IHA heads (at least "
-        f"{counts['certified']} and {counts['certified_iha']})"
+        f"{terms} takes {counts['certified']} MHA heads, certified" + f"; reached: {heads}" * bool(heads)
     )
 
 
@@ -191,6 +181,12 @@ def _full_rank_and_terms_within(graph: str, terms: int) -> bool:
 
 
 CODES = (0, 1, 2, *range(3, 81, 8))
+SUMS: dict[str, Any] = {
+    "cases": {"size": (1, 2), "left": CODES, "right": CODES},
+    "given": _codes,
+    "mutants": {"the larger rank": {"larger": True}},
+    "wider": {"size": (1, 2), "left": range(81), "right": range(81)},
+}
 SMALL = tuple(f"binary:{n}:{code}" for n in (1, 2) for code in range(2 ** (n * n)))
 
 STATEMENTS = (
@@ -229,18 +225,12 @@ STATEMENTS = (
         claim=Claim(
             text="the rank of a sum of heads' maps is min(N, sum of their ranks)",
             test=rank_of_sum,
-            cases={"size": (1, 2), "left": CODES, "right": CODES},
-            given=_codes,
-            mutants={"the larger rank": {"larger": True}},
-            wider={"size": (1, 2), "left": range(81), "right": range(81)},
+            **SUMS,
         ),
         repaired=Claim(
             text="the rank of a sum of heads' maps is at most min(N, sum of their ranks)",
             test=partial(rank_of_sum, equal=False),
-            cases={"size": (1, 2), "left": CODES, "right": CODES},
-            given=_codes,
-            mutants={"the larger rank": {"larger": True}},
-            wider={"size": (1, 2), "left": range(81), "right": range(81)},
+            **SUMS,
         ),
         note="Ledger E5. The upper bound is all that a lower bound on heads needs; the head bound itself is T2.",
     ),

@@ -21,17 +21,15 @@ def compare(printed: int, counted: int, what: str) -> Finding:
     return Finding(printed == counted, f"{what}: {printed} {relation} {counted} counted", {"counted": counted})
 
 
-def bank_mha(tokens: int, width: int, terms: int, queries_and_keys: int = 2, values: int = 1) -> Finding:
+def bank_parameters(tokens: int, width: int, terms: int, *, layer: str, **constants: int) -> Finding:
+    """`mha_printed` or `iha_printed`, with its constants."""
+    printed = {"mha": mha_printed, "iha": iha_printed}[layer](tokens, width, terms, **constants)
+    return compare(printed, _bank_count(layer, tokens, width, terms), f"N = {tokens}, d = {width}, k = {terms}")
+
+
+def mha_printed(tokens: int, width: int, terms: int, *, queries_and_keys: int = 2, values: int = 1) -> int:
     """2 N (N + d) k + d (N + d) k."""
-    inputs = tokens + width
-    printed = queries_and_keys * tokens * inputs * terms + values * width * inputs * terms
-    return compare(printed, _bank_count("mha", tokens, width, terms), f"N = {tokens}, d = {width}, k = {terms}")
-
-
-def bank_iha(tokens: int, width: int, terms: int, **constants: int) -> Finding:
-    """`iha_printed`, with its constants."""
-    printed = iha_printed(tokens, width, terms, **constants)
-    return compare(printed, _bank_count("iha", tokens, width, terms), f"N = {tokens}, d = {width}, k = {terms}")
+    return (queries_and_keys * tokens + values * width) * (tokens + width) * terms
 
 
 def iha_printed(tokens: int, width: int, terms: int, *, values_power: int = 2, mixing: int = 4) -> int:
@@ -72,27 +70,30 @@ _MIXINGS = {"heads": (1, 2, 3, 5), "pseudo_heads": (1, 2, 4), "collapse": ("glob
 _WIDER_MIXINGS = {"collapse": ("global", "per_head"), "heads": range(1, 17), "pseudo_heads": range(1, 9)}
 
 STATEMENTS = (
-    Statement(
-        id="P-bank-parameters-mha",
-        source="Sec. 4.2, App. B.2",
-        claim=Claim(
-            text="MHA with k heads for the filter bank has 2N(N+d)k + d(N+d)k parameters",
-            test=bank_mha,
-            cases=_BANKS,
-            mutants={"queries only": {"queries_and_keys": 1}, "no values": {"values": 0}},
-            wider=_WIDER_BANKS,
-        ),
-    ),
-    Statement(
-        id="P-bank-parameters-iha",
-        source="Sec. 4.2, App. B.2",
-        claim=Claim(
-            text="IHA for the filter bank, H = P = ceil(sqrt k), has 2N(N+d)H + d(N+d)H^2 + 4H^3 parameters",
-            test=bank_iha,
-            cases=_BANKS,
-            mutants={"values of width d": {"values_power": 1}, "no collapse": {"mixing": 3}},
-            wider=_WIDER_BANKS,
-        ),
+    *(
+        Statement(
+            id=f"P-bank-parameters-{layer}",
+            source="Sec. 4.2, App. B.2",
+            claim=Claim(
+                text=text,
+                test=partial(bank_parameters, layer=layer),
+                cases=_BANKS,
+                mutants=mutants,
+                wider=_WIDER_BANKS,
+            ),
+        )
+        for layer, text, mutants in (
+            (
+                "mha",
+                "MHA with k heads for the filter bank has 2N(N+d)k + d(N+d)k parameters",
+                {"queries only": {"queries_and_keys": 1}, "no values": {"values": 0}},
+            ),
+            (
+                "iha",
+                "IHA for the filter bank, H = P = ceil(sqrt k), has 2N(N+d)H + d(N+d)H^2 + 4H^3 parameters",
+                {"values of width d": {"values_power": 1}, "no collapse": {"mixing": 3}},
+            ),
+        )
     ),
     Statement(
         id="P-savings",

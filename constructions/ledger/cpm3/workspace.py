@@ -200,32 +200,29 @@ STATEMENTS = (
         ),
         note="The counts do not notice, since they do not depend on the order of the tokens (T8).",
     ),
-    Statement(
-        id="P-cpm3-mha",
-        source="Sec. 4.3, App. B.3",
-        claim=Claim(
-            text="MHA with N_max heads of hard attention, and an MLP, solve CPM-3 on N_max tokens",
-            test=partial(suffices, layer="mha"),
-            cases={"n_max": N_MAX, "modulus": (1, 2, 5), "coefficient": (11, 2**62 + 1)},
-            mutants={"G + 1 in the MLP": {"more": 1}},
-            wider={"n_max": N_MAX, **ANY_TASK},
-        ),
-        note="The workspace is compared as an operator, the counts on all sequences or on random ones. "
-        "For fewer tokens: E9.",
-    ),
-    Statement(
-        id="P-cpm3-iha",
-        source="Sec. 4.3, App. B.3",
-        claim=Claim(
-            text="IHA with H = P = ceil(sqrt N_max) heads of hard attention, and an MLP, solve CPM-3 on N_max tokens; "
-            "each live query row ties over H keys, so that the values carry a factor H",
-            test=partial(suffices, layer="iha"),
-            cases={"n_max": N_MAX, "modulus": (1, 2, 5), "coefficient": (11, 2**62 + 1)},
-            mutants={"no factor H": {"factor": 1}, "G + 1 in the MLP": {"more": 1}},
-            wider={"n_max": N_MAX, **ANY_TASK},
-        ),
-        note="The workspace is compared as an operator, the counts on all sequences or on random ones. "
-        "For fewer tokens: E9.",
+    *(
+        Statement(
+            id=f"P-cpm3-{layer}",
+            source="Sec. 4.3, App. B.3",
+            claim=Claim(
+                text=text,
+                test=partial(suffices, layer=layer),
+                cases={"n_max": N_MAX, "modulus": (1, 2, 5), "coefficient": (11, 2**62 + 1)},
+                mutants={"G + 1 in the MLP": {"more": 1}} | mutants,
+                wider={"n_max": N_MAX, **ANY_TASK},
+            ),
+            note="The workspace is compared as an operator, the counts on all sequences or on random ones. "
+            "For fewer tokens: E9.",
+        )
+        for layer, text, mutants in (
+            ("mha", "MHA with N_max heads of hard attention, and an MLP, solve CPM-3 on N_max tokens", {}),
+            (
+                "iha",
+                "IHA with H = P = ceil(sqrt N_max) heads of hard attention, and an MLP, solve CPM-3 on N_max tokens; "
+                "each live query row ties over H keys, so that the values carry a factor H",
+                {"no factor H": {"factor": 1}},
+            ),
+        )
     ),
     Statement(
         id="P-cpm3-separation",

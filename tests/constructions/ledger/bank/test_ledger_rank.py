@@ -13,9 +13,7 @@ def test_petersen_is_named(judged):
             "rank": 10,
             "degree": 3,
             "certified": 3,
-            "certified_iha": 2,
-            "heads": 3,
-            "iha_heads": 2,
+            "heads": {"mha": 3, "iha": 2},
             "error": 0.0,
         }
     assert "petersen" in str(judged("E5").to_json()["evidence"])  # and is among what is shown
