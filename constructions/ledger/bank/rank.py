@@ -84,7 +84,8 @@ def _direction(block: DomainMatrix) -> tuple[Any, ...]:
 def _by_directions(blocks: Sequence[DomainMatrix]) -> tuple[int, float]:
     """The heads and the exact error of MHA without projection, a head for each direction.
 
-    T_t = c S in head h is value block c I of that head. A power that is 0 is a value block 0 of the first head. For integer A, A^t = c A^s makes c an integer.
+    T_t = c S in head h is value block c I of that head. A power that is 0 is a value block 0 of the first head. For
+    integer A, A^t = c A^s makes c an integer.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for t, block in enumerate(blocks):
