@@ -47,6 +47,12 @@ def exact_errors(layer: AttentionLayer, bits: int) -> tuple[float, float]:
     return float(exactly), float(as_stored)
 
 
+def exact_outputs(layer: AttentionLayer, bits: int) -> list[Fraction]:
+    """g(c) over the rationals for c = 0..n ones, with the layer's weights as they are."""
+    exact = RationalSoftmax(layer)
+    return [exact([ONE] * c + [ZERO] * (bits - c) + [QUERY])[0] for c in range(bits + 1)]
+
+
 def _solved(values: Sequence[Sequence[Fraction]]) -> list[Fraction] | None:
     """The x with values x = (1, -1, 1, ...); None if there is not exactly one."""
     n = len(values)

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from constructions.ledger.attention import definitions, inclusion, linear, start, strictness
 from constructions.ledger.bank import beyond, bounds, rank, structure
 from constructions.ledger.bank import paper as bank
-from constructions.ledger.content import anywhere, concatenated, limits
+from constructions.ledger.content import anywhere, concatenated, limits, parity
 from constructions.ledger.content import exact as content
 from constructions.ledger.costs import compute, cpm3_parameters, reported
 from constructions.ledger.costs import parameters as costs
@@ -47,6 +47,7 @@ MODULES = (
     content,
     anywhere,
     limits,
+    parity,
 )
 
 

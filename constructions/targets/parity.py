@@ -67,11 +67,17 @@ def row_output(r: Fraction, ones: int, bits: int) -> Fraction:
 
 
 def readout(bits: int, rs: tuple[Fraction, ...]) -> tuple[Fraction, tuple[Fraction, ...]]:
-    """theta and w_1, ..., w_n of (2), exactly, for n different r > 0."""
-    size = bits + 1
-    rows = [[Fraction(1), *(row_output(r, c, bits) for r in rs)] for c in range(size)]
+    """theta and w_1, ..., w_n of (2), exactly, for n different r > 0.
+
+    For R < n of them: such that (2) holds at the R + 1 values of c in the middle, from ceil((n - R) / 2) on. The output
+    is p(c) / prod (c + tau) with deg p <= R, so it changes its sign between these values and nowhere else, which is
+    right on as many inputs as R rows can be (docs/parity.md, Theorem 4).
+    """
+    size, first = len(rs) + 1, (bits - len(rs) + 1) // 2
+    values = range(first, first + size)
+    rows = [[Fraction(1), *(row_output(r, c, bits) for r in rs)] for c in values]
     matrix = flint.fmpq_mat(size, size, [flint.fmpq(x.numerator, x.denominator) for row in rows for x in row])
-    signs = flint.fmpq_mat(size, 1, [flint.fmpq((-1) ** c) for c in range(size)])
+    signs = flint.fmpq_mat(size, 1, [flint.fmpq((-1) ** c) for c in values])
     theta, *w = (Fraction(int(x.p), int(x.q)) for x in matrix.solve(signs).entries())
     return theta, tuple(w)
 
@@ -120,32 +126,38 @@ def inputs(bits: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch tokens 2"]:
     return x
 
 
-def parity(layer: str, bits: int, pseudo_heads: int | None = None) -> ParityLayer:
+def parity(layer: str, bits: int, pseudo_heads: int | None = None, *, rows: int | None = None) -> ParityLayer:
     """Parity of n bits by "mha" with n heads, or by "iha" with H = P = ceil(sqrt n), or H = ceil(n / P) for a given P.
+
+    With R < n rows asked for, the same with R in place of n: right on as many inputs as R rows can be (`readout`).
 
     Args:
         layer: "mha" or "iha".
         bits: n, from 1 to 20.
         pseudo_heads: P of IHA.
+        rows: R, at most n, which it is by default.
 
     Raises:
-        ValueError: another layer, n or P below 1, more than 20 bits, where float64 may not give the sign.
+        ValueError: another layer, n, P or R below 1, more rows than bits, or more than 20 bits, where float64 may not
+            give the sign.
     """
     if layer not in LAYERS:
         raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(LAYERS)}")
     if require_count("bits", bits) > MOST_BITS:
         raise ValueError(f"parity is built for up to {MOST_BITS} bits, got {bits}")
-    rs = nodes(bits)
+    if (rows := bits if rows is None else rows) > bits:
+        raise ValueError(f"{bits} bits take at most {bits} rows, got {rows}")
+    rs = nodes(rows)
     theta, w = readout(bits, rs)
     scales, weights = (torch.tensor(x, dtype=torch.float64) for x in ([math.log(r) for r in rs], [*map(float, w)]))
     common = {"head_dim": 1, "value_head_dim": 1, "out_dim": 1, "bias": True, "scale": 1.0, "dtype": torch.float64}
     if layer == "mha":
-        built: MultiHeadAttention | InterleavedHeadAttention = MultiHeadAttention(2, bits, **common)
+        built: MultiHeadAttention | InterleavedHeadAttention = MultiHeadAttention(2, rows, **common)
     else:
-        heads = pseudo = ceil_sqrt(bits)
+        heads = pseudo = ceil_sqrt(rows)
         if pseudo_heads is not None:
             pseudo = require_count("pseudo_heads", pseudo_heads)
-            heads = -(-bits // pseudo)
+            heads = -(-rows // pseudo)
         built = InterleavedHeadAttention(2, heads, num_pseudo_heads=pseudo, collapse="per_head", **common)
     assert built.out_proj is not None
     with torch.no_grad():
@@ -156,9 +168,8 @@ def parity(layer: str, bits: int, pseudo_heads: int | None = None) -> ParityLaye
         built.v_proj.weight[:, 0] = 1
         built.out_proj.bias.fill_(float(theta))
         if isinstance(built, InterleavedHeadAttention):
-            rows = built.num_heads * built.num_pseudo_heads
-            pad = (0, rows - bits)
             shape = built.num_heads, built.num_pseudo_heads
+            pad = (0, shape[0] * shape[1] - rows)
             own = torch.eye(built.num_heads, dtype=torch.float64)[:, :, None]
             built.alpha_q.copy_(own * torch.nn.functional.pad(scales, pad).view(shape))
             built.alpha_k.copy_(own.expand_as(built.alpha_k))

@@ -48,6 +48,11 @@ def test_refusals(arguments, word):
         parity(*arguments)
 
 
+def test_more_rows_than_bits_are_refused():
+    with pytest.raises(ValueError, match="3 bits take at most 3 rows, got 4"):
+        parity("mha", 3, rows=4)
+
+
 def test_inputs_are_bits():
     with pytest.raises(ValueError, match="bits are 0 and 1"):
         parity("mha", 2)(torch.tensor([[0, 2]]))
