@@ -239,10 +239,10 @@ def check(role: str, claim: Claim, **constants: Any) -> Evidence:
     return Evidence(role, claim, findings)
 
 
-def refused(claim: Claim, mutant: str) -> Case | None:
+def refused(evidence: Evidence, mutant: str) -> Case | None:
     """The first case in which a mutant of the claim is refused though the claim itself holds; None if there is none."""
-    constants = claim.mutants[mutant]
-    for case in claim:
-        if claim.test(**case).holds and not claim.test(**case, **constants).holds:
+    claim = evidence.claim
+    for case, finding in evidence.findings:
+        if finding.holds and not claim.test(**case, **claim.mutants[mutant]).holds:
             return case
     return None
