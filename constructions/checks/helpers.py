@@ -37,6 +37,7 @@ UNDAMAGED = {
     "cpm3.mlp._pair_weights": "returns nothing; what it wrote is damaged as the network's result",
     "filter_bank.approximate.floor": "an error to be expected, which no weight depends on",
     "filter_bank.product_fit.chebyshev_maps": "a basis of polynomials; in a wrong one the fit falls back on the powers",
+    "targets.parity.nodes": "any distinct ones are right: the weights are solved for them",
     "targets.state_space.tiled": "chooses between two layouts, which are both right",
 }
 """Why a helper is not damaged."""
