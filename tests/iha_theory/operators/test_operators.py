@@ -1,6 +1,7 @@
 """Operators, realignments and Schmidt ranks: known ones, index conventions, and what must be refused."""
 
 import math
+from inspect import unwrap
 
 import numpy as np
 import pytest
@@ -290,7 +291,7 @@ def test_positions_have_two_axes():
     layer = LAYERS["ours"]()
     for wrong in (normal(1, 5, 8), normal(5, 8)[:0], normal(8)):
         with pytest.raises(ValueError, match=r"query of shape .* expected \(tokens, width\)"):
-            position_only.__wrapped__(layer, wrong)  # type: ignore[attr-defined]  # past the tests' shape checks
+            unwrap(position_only)(layer, wrong)  # past the tests' shape checks
 
 
 # The caller's module.
