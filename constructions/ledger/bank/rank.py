@@ -39,20 +39,19 @@ def needs_as_many(graph: str, terms: int, projected: bool, *, more: int = 0) -> 
     projected: with an output projection (the bound is the certified rank), or with heads concatenated (the number of
     directions among the powers; docs/bounds.md, "Concatenation only"). more: how many beyond k are claimed.
     """
+    claimed = terms + more
     if projected:
         counts = _counts(graph, terms, ("mha",))
+        what = _sentence(graph, terms, counts)
         lower, heads, error = counts["certified"], counts["heads"]["mha"], counts["error"]
     else:
         blocks = list(power_blocks(matrix(graph), terms))
         lower = len({_direction(block) for block in blocks if not block.is_zero_matrix})
         heads, error = _by_directions(blocks)
-    claimed = terms + more
-    what = (
-        f"{graph}, k = {terms}, {'with an output projection' if projected else 'heads concatenated'}: at least "
-        f"{lower} MHA heads, and {heads} make the bank with exact error {error:g}"
-    )
-    holds = lower >= claimed and not (error == 0 and heads < claimed)
-    return Finding(holds, what, {"lower": lower, "achieved": heads, "error": error})
+        counts = {"lower": lower, "achieved": heads, "error": error}
+        what = f"{graph}, k = {terms}, heads concatenated: at least {lower} MHA heads, and {heads} make the bank with "
+        what += f"exact error {error:g}"
+    return Finding(lower >= claimed and not (error == 0 and heads < claimed), what, counts)
 
 
 @cache
@@ -131,17 +130,6 @@ def _ternary(size: int, code: int) -> DomainMatrix:
 
 def _codes(size: int, left: int, right: int) -> bool:
     return max(left, right) < 3 ** (size * size)
-
-
-def full_rank_needs_k(graph: str, terms: int, *, more: int = 0) -> Finding:
-    """Whether k <= N terms of a matrix of full rank take k MHA heads, by the exact rank and a layer of as many heads.
-
-    more: how many beyond k are claimed.
-    """
-    counts = _counts(graph, terms, LAYERS)
-    fewer_make_it = counts["error"] == 0 and counts["heads"]["mha"] < terms + more
-    holds = counts["certified"] >= terms + more and not fewer_make_it
-    return Finding(holds, _sentence(graph, terms, counts), counts)
 
 
 def degree_decides(
@@ -241,7 +229,7 @@ STATEMENTS = (
         claim=Claim(
             text="[X, AX, ..., A^(k-1) X] takes k MHA heads for every A of full rank N and k <= N (here with an "
             "output projection)",
-            test=full_rank_needs_k,
+            test=partial(needs_as_many, projected=True),
             cases={"graph": (*SMALL, "complete:3", "complete:9", "cycle:9", "petersen"), "terms": (1, 2, 3, 9)},
             given=_full_rank_and_terms_within,
             mutants={"k + 1 heads": {"more": 1}},
