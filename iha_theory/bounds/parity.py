@@ -1,6 +1,6 @@
 """Parity at a query token, read linearly, content anywhere: how many bits a layer can do, how many inputs go wrong.
 
-- `parity_bits`, `least_errors`: by proof.
+- `parity_bits`, `least_errors`, `least_endpoint_errors`: by proof.
 - `parity_capacity`: the first, measured: a layer with random weights and a fitted read-out does so many bits, and on
   one bit more the sum of `iha_theory.bounds.obstruction` is 0.
 - `bits_reached`: of any module.
@@ -106,6 +106,25 @@ def least_errors(bits: int, rows: int) -> int:
     if missing % 2:
         return sum(comb(bits, i) for i in range((missing + 1) // 2))
     return 2 * sum(comb(bits - 1, i) for i in range(missing // 2))
+
+
+def least_endpoint_errors(pointers: int, rows: int) -> int:
+    """The same for endpoint selection with k pointers, 2^(2k-1) inputs (docs/parity.md, Section 8; not known as tight).
+
+        E(k, R) + sum_{j < k} 2^(2k-1-2j) E(j, R)
+
+    A layer of pointers is a permutation if its two pointers differ, and else forgets the path. Inputs whose last j - 1
+    layers are permutations, the one before not, fall into families of 2^j on which the answer is a parity of j bits.
+
+    Args:
+        pointers: k.
+        rows: R.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+    k = require_count("pointers", pointers)
+    return least_errors(k, rows) + sum(2 ** (2 * k - 1 - 2 * j) * least_errors(j, rows) for j in range(1, k))
 
 
 def parity_capacity(

@@ -1,7 +1,8 @@
 """The tasks: inputs, right answers, and the model around a layer; no optimiser, no training.
 
-- `task`: what a task is. `polynomial`, `workspace`, `unstructured`, `cpm3`: the tasks, one file each: options,
-  defaults, sweeps. `bank`: what the first three share. `bank_problem`, `cpm3_problem`: their halves in torch.
+- `task`: what a task is. `polynomial`, `workspace`, `unstructured`, `cpm3`, `boolean` (parity and endpoint
+  selection): the tasks: options, defaults, sweeps. `bank`: what the first three share. `bank_problem`, `cpm3_problem`,
+  `boolean_problem`: their halves in torch.
 - `filter_bank`, `count_pairs`: the right answers, in integers or float64, sharing no code with what they judge.
 
 To add a task: a file here and an entry in `TASKS`; or a class of your own by its path (see `task`).
@@ -14,17 +15,19 @@ from iha_theory.options import load
 from synthetic.tasks.task import Task
 
 _PLACES = {
-    "polynomial": "Polynomial",
-    "unstructured": "Unstructured",
-    "workspace": "Workspace",
-    "cpm3": "CPM3",
+    "polynomial": "polynomial.Polynomial",
+    "unstructured": "unstructured.Unstructured",
+    "workspace": "workspace.Workspace",
+    "cpm3": "cpm3.CPM3",
+    "parity": "boolean.Parity",
+    "esp": "boolean.EndpointSelection",
 }
 
 
 class _Tasks(Mapping[str, type[Task]]):
     def __getitem__(self, name: str) -> type[Task]:
-        place = _PLACES[name]
-        return getattr(import_module(f"synthetic.tasks.{name}"), place)
+        module, _, own = _PLACES[name].partition(".")
+        return getattr(import_module(f"synthetic.tasks.{module}"), own)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_PLACES)

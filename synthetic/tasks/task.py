@@ -48,7 +48,7 @@ class Measured:
     """What a trained model reached.
 
     Attributes:
-        error: relative squared error; None if the task has none.
+        error: relative squared error, or the share of wrong inputs among all that there are; None if the task has none.
         slack: how far the error may fall below the floor by rounding or, where it is estimated from samples, by chance.
         accuracy: share of right labels over all tokens of the test set; None if the task has no labels.
         baseline_accuracy: the same for the commonest label of the validation set.
@@ -83,11 +83,13 @@ class Setting:
     Attributes:
         attention: the layer's name.
         capacity: the largest rank of its operators (`iha_theory.capacity`); None for a layer that is not ours.
+        parity_bits: the most bits whose parity it computes (`iha_theory.bounds.parity`); None if no bound is known.
         device, dtype: of the run.
     """
 
     attention: str
     capacity: int | None
+    parity_bits: int | None = None
     device: str = "cpu"
     dtype: str = "float32"
 

@@ -76,6 +76,15 @@ class TrainConfig(Options):
         return capacity_bound(self.attention, self.heads, **self.layer.bound())  # type: ignore[arg-type]
 
     @property
+    def parity_bits(self) -> int | None:
+        """The most bits whose parity the layer computes at a query token; None if no bound is known."""
+        from iha_theory.bounds.parity import parity_bits
+
+        if isinstance(self.layer, OwnLayer):
+            return None
+        return parity_bits(self.attention, self.heads, self.pseudo)  # type: ignore[arg-type]
+
+    @property
     def identity(self) -> str:
         """The run's name: sixteen hexadecimal digits for all the options, where a file counts by what it holds."""
         options = self.to_json() | dict(self.problem.content())
@@ -87,7 +96,7 @@ class TrainConfig(Options):
         Raises:
             ValueError, OSError: what the task refuses.
         """
-        return self.problem.build(Setting(self.attention, self.capacity, self.device, self.dtype))
+        return self.problem.build(Setting(self.attention, self.capacity, self.parity_bits, self.device, self.dtype))
 
     def to_json(self) -> dict[str, Any]:
         """All options as JSON values."""

@@ -46,7 +46,8 @@ class RunRecord:
         config: every option that the run has (`TrainConfig.from_json`).
         outcome: "finished", "diverged", "stopped" (early, on the validation loss) or "failed": `OUTCOMES`.
         reason: why it diverged, stopped or failed; None if finished.
-        error: relative squared error on the test distribution: of the exact operator where there is one; None if none.
+        error: relative squared error on the test distribution: of the exact operator where there is one; of a Boolean
+            function the share of wrong inputs; None if none.
         floor: the least error that theory allows; None if none is known.
         accuracy: share of right labels over the tokens of the test set; None if the task has no labels.
         baseline_accuracy: the same for the commonest label.
