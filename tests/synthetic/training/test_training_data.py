@@ -1,6 +1,7 @@
 """Configs, streams and splits."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from synthetic.training.config import TrainConfig
 from synthetic.training.data import BLOCK, Stream, finite
 
 
-def config(task, **options):
+def config(task, **options) -> Any:
     return TrainConfig.for_task(task, {"eval_size": 20} | options)
 
 
@@ -27,7 +28,7 @@ def small(task, **options):
     return config(task, **own | options)
 
 
-def build(run):
+def build(run) -> Any:
     return run.build()
 
 
@@ -35,7 +36,7 @@ def load(run):
     return data.load(build(run), run)
 
 
-def started(run, seed=0, **other):
+def started(run, seed=0, **other) -> Any:
     """The model of a run with its initial weights."""
     problem = build(run)
     found = model.build(run.but(**other), problem)
@@ -216,7 +217,7 @@ def test_the_first_layer_of_sines_fits_the_attention_it_reads():
 def test_what_the_mlp_sees():
     for embedding, width in (("scalar", 1), ("one-hot", 3)):
         without, beside = (
-            model.build(run, build(run))
+            started(run)
             for run in (config("cpm3", tokens=4, skip=skip, embedding=embedding, hidden=8) for skip in (False, True))
         )
         x = torch.tensor([[0, 1, 2, 2]])
