@@ -24,9 +24,11 @@ RANDOM = tuple(f"random:{n}:{seed}" for n in range(1, 7) for seed in range(10))
 
 
 def matrix(name: str) -> DomainMatrix:
-    """A over the rationals: a built-in graph's adjacency, "binary:N:C", whose entries are the N^2 bits of C, or
-    "diagonal:N", diag(1, ..., N).
+    """A over the rationals: a built-in graph's adjacency, "binary:N:C", whose entries are the N^2 bits of C,
+    "diagonal:N", diag(1, ..., N), or "rotation", by 90 degrees.
     """
+    if name == "rotation":
+        return exact.matrix([[0, -1], [1, 0]], QQ)
     if name.startswith("diagonal:"):
         return exact.matrix(np.diag(range(1, int(name.split(":")[1]) + 1)), QQ)
     if not name.startswith("binary:"):

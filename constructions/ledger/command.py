@@ -13,7 +13,7 @@ EPILOG = """\
 ids:
   E1 ... E13  statements of the paper that need an assumption or a repair
   P-...       the paper's other statements
-  T1 ... T17c this project's own (docs/results.md)
+  T1 ... T17  this project's own (docs/results.md)
 
 verdicts, each computed now from checks that could have failed:
   holds                     no counterexample among the cases, and a lower bound where a count is said to be needed
@@ -22,7 +22,7 @@ verdicts, each computed now from checks that could have failed:
   does-not-hold-as-printed  the smallest counterexample is shown, and a repaired form is checked in its place
 
 examples:
-  iha-theory claims                          all of them, in about a minute or two
+  iha-theory claims                          all of them, in about half a minute
   iha-theory claims E1 T14                   a page for each
   iha-theory claims --list                   ids and statements; checks nothing
   iha-theory claims --json claims.json

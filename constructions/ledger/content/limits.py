@@ -1,4 +1,4 @@
-"""Content in the queries: how near fewer heads come, by explicit families and by training (T14, T14a, T14d, T14e).
+"""Content in the queries: how near fewer heads come, by explicit families and by training (T14, T14a, T14e).
 
 Proofs: docs/content.md. Here the layers are built and run, exactly where the claim is exact.
 """
@@ -17,17 +17,14 @@ from constructions.targets.content.exact_layer import ExactLayer, with_positions
 from constructions.targets.content.families import (
     iha_family,
     mha_family,
-    one_head,
     predicted_error,
     softmax_family,
 )
-from constructions.targets.content.training import population_error, train
-from iha_theory import exact
-from iha_theory.bounds.content import content_floor, limit_heads
+from constructions.targets.content.training import train
+from iha_theory.bounds.content import content_floor
 from iha_theory.bounds.exact_rank import power_rank
 from iha_theory.bounds.heads import error_floor, least_heads, spectrum
 from iha_theory.operators import weights as position_only
-from synthetic.graphs import builtin
 
 # T14, T14e
 
@@ -125,46 +122,6 @@ def trained_against_floors(seed: int, heads: int, content: bool, *, projected: b
     return Finding(holds, what, {"error": size(error), "floor": floor, "position_only_floor": plain})
 
 
-def one_head_for_two_terms(graph: str, width: int, *, multiplicity: bool = True, real: bool = True) -> Finding:
-    """Whether one head with content in its queries comes near [X, AX] just where a real eigenvalue has d eigenvectors.
-
-    Near: the explicit head with the eigenvectors of an integer eigenvalue falls as eps^2 to 1e-8; where there is none,
-    training decides. multiplicity, real: whether the claim asks for d eigenvectors, and for a real eigenvalue.
-    """
-    a = (
-        torch.tensor([[0, -1], [1, 0]]).double()
-        if graph == "rotation"
-        else torch.tensor(builtin(graph).adjacency).double()
-    )
-    claimed = limit_heads(a, 2, width if multiplicity else 1) == 1 or not real
-    bank = torch.stack((torch.eye(len(a), dtype=torch.float64), a))
-    found = _eigenvectors(a, width)
-    if found is None:
-        errors = [train(bank, width, 1, content=True, steps=80)[1]]
-        how = "trained, it has"
-    else:
-        errors = [float(population_error(one_head(a, *found, scale), bank)) for scale in (1e2, 1e4)]
-        how = f"with eigenvalue {found[0]:g} and eps = 1e-2, 1e-4 it has"
-    near = len(errors) == 2 and errors[1] < 1e-5 and abs(errors[0] / errors[1] / 1e4 - 1) < 1e-3
-    what = (
-        f"{graph}, d = {width}: {how} squared relative error {', '.join(f'{size(e):g}' for e in errors)}; "
-        f"position-only floor {error_floor(spectrum(bank), 1):.3g}"
-    )
-    return Finding(
-        near == claimed and (near or errors[0] > 0.01), what, {"errors": [size(e) for e in errors], "claimed": claimed}
-    )
-
-
-def _eigenvectors(a: Tensor, count: int) -> tuple[float, Tensor] | None:
-    """An integer eigenvalue with that many independent eigenvectors, and those."""
-    m, one = exact.matrix(a, QQ), exact.identity(len(a), QQ)
-    for value in sorted(range(-len(a), len(a) + 1), key=abs):
-        kernel = (m - one * QQ(value)).nullspace().to_list()
-        if len(kernel) >= count:
-            return float(value), torch.tensor([[float(x) for x in row] for row in kernel[:count]]).double().T
-    return None
-
-
 SCALES = tuple(10**i for i in range(1, 7))
 
 STATEMENTS = (
@@ -184,7 +141,7 @@ STATEMENTS = (
             wider={"layer": ("mha", "iha"), "terms": (3, 4), "scale": range(2, 10**6), "seed": range(5)},
         ),
         note="The error is (eps^2 (N d + kappa - 1) + delta^2 N) / sum_t |A^t|_F^2, kappa the content's fourth "
-        "moment and delta the rounding of eps times 1/eps; not squared it falls as eps. For k = 2 see T14d.",
+        "moment and delta the rounding of eps times 1/eps; not squared it falls as eps. For k = 2 see T14b.",
     ),
     Statement(
         id="T14a",
@@ -198,18 +155,6 @@ STATEMENTS = (
             mutants={"identity not projected out": {"projected": False}, "capacity H - 1": {"more": -1}},
         ),
         note="With one head this floor is not the infimum; from two heads on, and d <= N (H - 1), it is.",
-    ),
-    Statement(
-        id="T14d",
-        source="docs/content.md, Theorem 3",
-        claim=Claim(
-            text="one head with content in the queries comes near [X, AX] if and only if a real eigenvalue of A has d "
-            "independent eigenvectors",
-            test=one_head_for_two_terms,
-            cases={"graph": ("rotation", "path:3", "complete:3", "cycle:4"), "width": (1, 2)},
-            mutants={"any multiplicity": {"multiplicity": False}, "any eigenvalue": {"real": False}},
-        ),
-        note="Where it does not, training is evidence and the theorem the proof.",
     ),
     Statement(
         id="T14e",

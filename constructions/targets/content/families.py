@@ -151,39 +151,6 @@ def iha_family(a: Float[Tensor, "N N"], terms: int, width: int, scale: float | i
     return layer
 
 
-def one_head(
-    a: Float[Tensor, "N N"], eigenvalue: float | int, vectors: Float[Tensor, "N d"], scale: float | int
-) -> ContentWeights:
-    """One head near [X, A X], for an eigenvalue l with d independent eigenvectors: see the module.
-
-    Args:
-        a: A, float64.
-        eigenvalue: l.
-        vectors: Y, (N, d), with A Y = l Y.
-        scale: 1/eps, the size of the constants.
-
-    Raises:
-        ValueError: vectors that are dependent, or more than a relative 1e-9 from eigenvectors; a scale that is not
-            positive and finite.
-    """
-    tokens, width = vectors.shape
-    if not 0 < scale < float("inf"):
-        raise ValueError(f"the scale must be positive and finite, got {scale!r}")
-    if int(torch.linalg.matrix_rank(vectors)) < width:
-        raise ValueError(f"{width} eigenvectors of {tokens} entries must be independent")
-    shifted = a - eigenvalue * torch.eye(tokens, dtype=torch.float64)
-    if float((shifted @ vectors).norm()) > 1e-9 * float(a.norm() * vectors.norm()):
-        raise ValueError(f"the vectors are no eigenvectors of the eigenvalue {eigenvalue!r}")
-    own = torch.eye(width, dtype=torch.float64)
-    constants = vectors @ torch.cat((own, eigenvalue * own), dim=1)
-    return ContentWeights(
-        maps=shifted[None],
-        content=(torch.linalg.pinv(vectors) / scale)[None],
-        values=F.pad(own, (width, 0))[None],
-        constants=scale * constants[None],
-    )
-
-
 def predicted_error(a: Float[Tensor, "N N"], terms: int, width: int, scale: int, kurtosis: int = 3) -> Fraction:
     """(2), exactly: the squared relative error of the family's torch layer, for A of integers.
 
@@ -258,7 +225,7 @@ def softmax_family(
 
 def _require(a: Tensor, terms: int, width: int, scale: float | int) -> None:
     if terms < 3:
-        raise ValueError(f"the family has at least 3 terms, got {terms}; for 2 see one_head")
+        raise ValueError(f"the family has at least 3 terms, got {terms}; for 2 see docs/content.md")
     if not 1 <= width <= len(a):
         raise ValueError(f"the width must be between 1 and N = {len(a)}, got {width}")
     if not 0 < scale < float("inf"):

@@ -23,7 +23,7 @@ HOLDING = [
     *("E11", "P-attention-cost", "P-bank-iha", "P-bank-mha", "P-bank-parameters-iha", "P-bank-parameters-mha"),
     *("P-cpm3-iha", "P-cpm3-mha", "P-cpm3-parameters-iha", "T-compute"),
     *(f"T{n}" for n in range(1, 15)),
-    *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14d", "T14e", "T14f", "T16", "T16a", "T17a", "T17c"),
+    *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14e", "T14f", "T16", "T16a", "T17a", "T17c"),
 ]
 EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
     "E1": (FAILS, {"modulus": 2, "coefficient": 5}, "M = 2, G = 5: the predicate is the same for all residues"),

@@ -13,7 +13,6 @@ from constructions.targets.content.families import (
     ContentWeights,
     iha_family,
     mha_family,
-    one_head,
     predicted_error,
     softmax_family,
 )
@@ -91,21 +90,6 @@ def test_the_closed_form_is_the_mean_over_all_inputs(nodes, weights, kurtosis):
         squares = (layer.layer()(inputs, inputs, inputs) - target).square().sum((1, 2))
     exact = float(mass @ squares / (mass @ target.square().sum((1, 2))))
     assert float(population_error(layer, maps, kurtosis)) == pytest.approx(exact, rel=1e-12)
-
-
-def test_one_head_for_two_terms():
-    triangle = torch.ones(3, 3, dtype=torch.float64) - torch.eye(3, dtype=torch.float64)
-    vectors = torch.tensor([[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]], dtype=torch.float64)  # of the eigenvalue -1
-    x = normal(500, 3, 2)
-    errors = [error(one_head(triangle, -1.0, vectors, s).layer(), bank(triangle, 2), x) for s in (10.0, 1e3, 1e5)]
-    assert errors[0] / errors[1] == pytest.approx(1e4, rel=1e-6)
-    assert errors[1] / errors[2] == pytest.approx(1e4, rel=1e-4)
-    with pytest.raises(ValueError, match="no eigenvectors"):
-        one_head(triangle, 2.0, vectors, 10.0)
-    with pytest.raises(ValueError, match="independent"):
-        one_head(triangle, -1.0, vectors[:, [0, 0]], 10.0)
-    with pytest.raises(ValueError, match="scale"):
-        one_head(triangle, -1.0, vectors, 0.0)
 
 
 @pytest.mark.parametrize(("tokens", "terms", "width"), [(4, 3, 1), (6, 4, 2), (8, 5, 3)])
