@@ -81,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name in names:
         for file in (*pictures[name].files, *pictures[name].data_files):
             out.print(f"wrote {file}", soft_wrap=True)
+        if missing := pictures[name].missing:
+            out.print(f"{name}: the font has no {' '.join(missing)}, drawn as boxes", soft_wrap=True)
     if failed:
         out.print(f"FAILS: {failed} checks or runs behind these pictures", soft_wrap=True)
     entries = [

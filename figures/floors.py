@@ -53,7 +53,7 @@ def title(panel: Panel) -> str:
     name, sizes = panel.task, [f"N = {options.get('tokens')}"]
     if panel.task == "polynomial":
         family, _, size = str(options["graph"]).partition(":")
-        name, sizes = GRAPHS.get(family, family), [f"N = {size}"] if size else []
+        name, sizes = GRAPHS.get(family, style.verbatim(family)), [f"N = {size}"] if size else []
         if options["normalise"] not in (None, "none"):
             name += f" ({options['normalise']})"
     if "terms" in options:

@@ -7,7 +7,9 @@ date: the same data gives the same bytes.
 
 import csv
 import math
+import re
 import textwrap
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -53,11 +55,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture's name, its files (SVG and PNG), and the CSV beside them with what it shows."""
+    """A picture's name, its files (SVG and PNG), the CSV beside them with what it shows, and glyphs its font lacks."""
 
     name: str
     files: tuple[Path, ...]
     data_files: tuple[Path, ...]
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,11 @@ def text_beside(axes: Axes, text: str, at: tuple[int, int], above: bool = False)
     axes.annotate(text, at, textcoords="offset points", fontsize=7, path_effects=outline, **place)
 
 
+def verbatim(text: str) -> str:
+    """A name in a title as it is, dollar signs too, on lines of at most 60 characters."""
+    return "\n".join(textwrap.wrap(text.replace("$", r"\$"), 60, break_on_hyphens=False))
+
+
 def note(figure: Figure, text: str) -> None:
     """Small print below the panels, wrapped."""
     lines = [line for part in text.split("\n") for line in textwrap.wrap(part, 120)]
@@ -206,8 +214,16 @@ def save(figure: Figure, folder: Path, name: str, rows: Rows, summary: Rows = ()
     """
     folder.mkdir(parents=True, exist_ok=True)
     svg, png = (folder / f"{name}.{kind}" for kind in ("svg", "png"))
-    figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    figure.savefig(png, metadata={"Software": None})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(svg, metadata={"Date": None, "Creator": None})
+        figure.savefig(png, metadata={"Software": None})
+    glyphs: dict[str, None] = {}
+    for warning in caught:
+        if found := re.match(r"Glyph (\d+) ", str(warning.message)):
+            glyphs[chr(int(found[1]))] = None
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     tables = {folder / f"{name}.csv": rows, folder / f"{name}-summary.csv": summary}
     written = {path: table for path, table in tables.items() if table}
     for path, table in written.items():
@@ -215,4 +231,4 @@ def save(figure: Figure, folder: Path, name: str, rows: Rows, summary: Rows = ()
             writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(table)
-    return Picture(name, (svg, png), tuple(written))
+    return Picture(name, (svg, png), tuple(written), "".join(glyphs))

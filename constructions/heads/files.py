@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from constructions.construction import Block, Construction
@@ -78,10 +78,7 @@ def write(path: str | Path, content: WeightFile) -> None:
         "width": str(next(iter(content.constructions.values())).width),
         "layers": json.dumps(layers),
     }
-    try:
-        save_file(tensors, path, metadata | {"sha256": digest(tensors, metadata)})
-    except SafetensorError as error:
-        raise OSError(f"cannot write {path}: {error}") from error
+    Path(path).write_bytes(save(tensors, metadata | {"sha256": digest(tensors, metadata)}))
 
 
 def read(path: str | Path) -> WeightFile:

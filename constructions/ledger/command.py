@@ -5,8 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from iha_theory.cli import output
 
 EPILOG = """\
@@ -61,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         if arguments.json or arguments.update or arguments.pages:
             raise ValueError("--list checks nothing: leave out --json, --pages and --update")
-        out.print(output.table([("id", False), ("statement", False)], [(s.id, escape(s.claim.text)) for s in chosen]))
+        out.print(output.table([("id", False), ("statement", False)], [(s.id, s.claim.text) for s in chosen]))
         return 0
     if arguments.update is not None:
         if arguments.ids:
@@ -74,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         for statement in output.progress([(s.id, s) for s in chosen], "claims"):
             judgements.append(ledger.judge(statement))
     if arguments.ids or arguments.pages:
-        out.print("\n\n".join(page.page(j) for j in judgements) + "\n", soft_wrap=True, markup=False)
+        out.print("\n\n".join(page.page(j) for j in judgements) + "\n", soft_wrap=True)
     else:
         out.print(_table(judgements))
     for file in arguments.update or ():
@@ -90,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _table(judgements: list[Any]) -> Any:
     from constructions.ledger.page import VERDICTS
 
-    rows = [(j.statement.id, VERDICTS[j.verdict], escape(j.statement.claim.text)) for j in judgements]
+    rows = [(j.statement.id, VERDICTS[j.verdict], j.statement.claim.text) for j in judgements]
     return output.table([("id", False), ("verdict", False), ("statement", False)], rows)
 
 

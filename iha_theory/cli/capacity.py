@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -17,6 +18,8 @@ from iha_theory import __version__
 from iha_theory.places import try_file
 
 Item = TypeVar("Item")
+WRAPS_AT = 24
+"""Columns of text are at least so wide before they wrap."""
 JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
 
 
@@ -25,13 +28,21 @@ class _Console(Console):
         """For `errors.exit_code`, which knows whose pipe it is."""
         raise BrokenPipeError("a pipe that it writes to is closed")
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """A table is at least as wide as its columns ask (see `table`): a narrow terminal breaks the lines itself."""
+        tables = [thing for thing in objects if isinstance(thing, Table)]
+        for wide in tables:
+            least = Measurement.get(self, self.options.update(max_width=sys.maxsize), wide).minimum
+            wide.width = least if least > self.width else None
+        super().print(*objects, **{"crop": not tables} | options)
+
 
 def console(json_target: str | None = None) -> Console:
     """Where tables go: standard output, or standard error when that is taken by JSON. Never wraps when piped."""
     stream = sys.stderr if json_target == "-" else sys.stdout
     if stream is None:  # closed by the caller
         return Console(quiet=True)
-    return _Console(file=stream, width=None if stream.isatty() else 160, highlight=False)
+    return _Console(file=stream, width=None if stream.isatty() else 160, highlight=False, markup=False, emoji=False)
 
 
 def prepare_json(target: str | None) -> None:
@@ -88,7 +99,7 @@ def bar(text: str, total: int, every: int | float = 0) -> Iterator[Callable[...,
         every: without a terminal there is no bar, but the `line`, if given, no sooner than so many seconds after the
             last one, and at the end.
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = -math.inf
     console = Console(stderr=True, highlight=False)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -115,10 +126,18 @@ def progress(items: Sequence[tuple[str, Item]], description: str) -> Iterator[It
 
 
 def table(headings: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:
-    """A plain table; headings are (text, right-aligned)."""
+    """A plain table; headings are (text, right-aligned).
+
+    Where the terminal is too narrow long left-aligned cells wrap. Right-aligned ones hold numbers, which are never cut.
+    """
     out = Table(box=None, pad_edge=False, header_style="bold")
-    for text, right in headings:
-        out.add_column(text, justify="right" if right else "left")
-    for row in rows:
+    cells = [*rows]
+    for i, (text, right) in enumerate(headings):
+        widest = max(map(len, (text, *(row[i] for row in cells))))
+        if right:
+            out.add_column(text, justify="right", no_wrap=True, min_width=widest)
+        else:
+            out.add_column(text, overflow="fold", min_width=min(widest, WRAPS_AT))
+    for row in cells:
         out.add_row(*row)
     return out
