@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 
-def require_count(name: str, value: int) -> int:
-    """The value, if it is an integer of at least 1; a ValueError that names it otherwise."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def require_count(name: str, value: Any) -> int:
+    """The value as an int, if it is an integer (numpy's too) of at least 1; a ValueError that names it otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
-    return value
+    return int(value)
 
 
 def require_one_of(what: str, value: str, accepted: Iterable[str]) -> None:

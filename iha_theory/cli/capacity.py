@@ -2,10 +2,10 @@
 
 import argparse
 import contextlib
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -168,7 +168,15 @@ def _load(name: str) -> Callable[..., Any]:
 
 
 def _measure(name: str, target: Callable[..., Any], heads: int) -> "Both":
-    """The rank and the parity of the user's layer. What its code raises becomes one line."""
+    """The rank and the parity of the user's layer. What its code raises, or exits with, becomes one line.
+
+    What it prints goes to standard error: standard output may be for JSON.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        return _measured(name, target, heads)
+
+
+def _measured(name: str, target: Callable[..., Any], heads: int) -> "Both":
     import torch
 
     from iha_theory import capacity
@@ -185,12 +193,12 @@ def _measure(name: str, target: Callable[..., Any], heads: int) -> "Both":
         told = isinstance(target, type) and not hasattr(module, "embed_dim")
         width = arguments[0] if told else getattr(module, "embed_dim", None)
         row = capacity.measure_module(name, module, heads, embed_dim=width)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{call}: {kind}{error}") from error
     assert isinstance(width, int)
     reached = None
-    with contextlib.suppress(Exception):  # a layer whose key or value has another width, say
+    with contextlib.suppress(Exception, SystemExit):  # a layer whose key or value has another width, say
         reached = bits_reached(module, width)
     return row, ParityCapacity(None, reached)
 

@@ -277,3 +277,23 @@ def test_layers_and_tasks_beyond_ours(record, write, tmp_path):
     layer["config"] = TrainConfig.for_task("polynomial", {"attention": "torch.nn:MultiheadAttention"}).to_json()
     (panel,) = groups.panels(records.read(write([own, task, layer])))
     assert [series.label for series in panel.series] == ["mine:Layer", "talking-heads"]
+
+
+@pytest.mark.parametrize(
+    ("graph", "missing"),
+    [
+        ("Ba$$in.txt", ""),
+        ("cost$a_b$.txt", ""),
+        ("a^{b}_c\\d#%&.txt", ""),
+        ("x" * 200 + ".txt", ""),
+        ("\u56fe.txt", "\u56fe"),
+        ("\u56fe-\u8def.txt", "\u56fe\u8def"),
+    ],
+)
+def test_graphs_of_any_name(record, write, tmp_path, monkeypatch, graph, missing):  # case 40
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / graph).write_text("0 1\n1 2\n")
+    runs = records.read(write([record(graph=graph, attention=layer, heads=1) for layer in ("mha", "iha")]))
+    assert floors.draw(runs, tmp_path).missing == missing
+    (panel,) = groups.panels(runs)
+    assert floors.title(panel).replace("\n", "").startswith(graph.replace("$", r"\$"))

@@ -367,6 +367,8 @@ def test_torch_mha_through_layer(capsys: pytest.CaptureFixture[str]):
 
 
 SOURCE = """
+import sys
+
 import torch
 from torch import nn
 from iha_theory.attention import InterleavedHeadAttention
@@ -400,6 +402,19 @@ def iha(num_heads):
 def number(num_heads):
     return num_heads
 
+class Leaves(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        sys.exit(0)
+
+class LeavesLater(Zero):
+    def forward(self, query, key, value):
+        raise SystemExit
+
+class Prints(nn.MultiheadAttention):
+    def forward(self, *args, **kwargs):
+        print("noise")
+        return super().forward(*args, **kwargs)
+
 def nameless(num_heads):
     return Zero(8, 1)
 
@@ -421,6 +436,13 @@ def test_a_factory_in_the_current_directory(users_module: str, capsys: pytest.Ca
     assert "has rank 1, 4, 9 for H = 1, 2, 3: more than any MHA with as many heads at H = 2, 3" in summary
 
 
+def test_what_a_layer_prints_is_not_in_the_json(users_module: str, capsys: pytest.CaptureFixture[str]):  # case 42
+    assert run("--layer", f"{users_module}:Prints", "--heads", "2", "--json", "-") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["capacities"][0]["rank"] == 2
+    assert "noise" in captured.err
+
+
 def test_less_than_h_is_reported(users_module: str, capsys: pytest.CaptureFixture[str]):
     assert run("--layer", f"{users_module}:Zero", "--heads", "2") == 0
     assert "less than MHA's H with these weights at H = 2" in capsys.readouterr().out
@@ -437,6 +459,8 @@ def test_a_rank_without_a_gap_is_not_reported_as_clear(users_module: str, capsys
     [
         ("Content", r"Content\(8, 1\): not linear in its value at fixed query and key"),
         ("Failing", r"Failing\(8, 1\): RuntimeError: two\nlines"),
+        ("Leaves", r"Leaves\(8, 1\): SystemExit: 0"),
+        ("LeavesLater", r"LeavesLater\(8, 1\): SystemExit"),
         ("number", r"number\(1\): TypeError: gives int, not a torch module"),
         ("nameless", r"nameless\(1\): .* without an integer attribute embed_dim"),
         ("constant", "neither a class of torch modules nor a function"),

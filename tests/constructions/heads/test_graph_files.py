@@ -84,3 +84,16 @@ def test_what_does_not_fit_is_one_line(call, tmp_path, command):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "g.txt" in err
     assert "line 2" in err
+
+
+def test_weights_go_through_a_link_with_the_users_mode(call, tmp_path):  # case 43
+    target, link = tmp_path / "real.safetensors", tmp_path / "link.safetensors"
+    link.symlink_to(target.name)
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert call("heads", "petersen", "--terms", 2, "--tolerance", 0, "--weights", link)[0] == 0
+    assert link.is_symlink()
+    assert target.stat().st_mode == plain.stat().st_mode
+    target.chmod(0o640)
+    assert call("heads", "petersen", "--terms", 2, "--tolerance", 0, "--weights", link)[0] == 0
+    assert target.stat().st_mode & 0o777 == 0o640

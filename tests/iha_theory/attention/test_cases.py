@@ -6,6 +6,7 @@ Case 18 is in `test_interleaved`, the compiled part of 19 in `test_compile`.
 import io
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -500,3 +501,15 @@ def test_weights_of_another_kind_are_refused(source):
             continue
         with pytest.raises(RuntimeError, match=r"Missing key|Unexpected key|size mismatch"):
             layer.load_state_dict(weights)
+
+
+# Case 43: sizes that numpy made.
+
+
+@all_layers
+def test_case_43_integers_of_numpy(row):
+    layer = row.build(np.int64(8), np.int32(2))
+    assert {type(layer.embed_dim), type(layer.num_heads), type(layer.head_dim)} == {int}
+    for wrong in (np.float64(2), np.int64(0), np.bool_(True)):
+        with pytest.raises(ValueError, match="integer of at least 1"):
+            row.build(8, wrong)

@@ -1,0 +1,55 @@
+"""What terminals show: names as they are, numbers whole (cases 36 and 37)."""
+
+import io
+import re
+
+import pytest
+from rich.table import Table
+
+from iha_theory.cli import output
+
+NUMBERS = [f"{1234567.891 * n:.12g}" for n in range(1, 21)]
+
+
+def printed(monkeypatch, thing, columns):
+    """As on a terminal of so many columns; None: into a pipe."""
+
+    class Stream(io.StringIO):
+        def isatty(self):
+            return columns is not None
+
+    stream = Stream()
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    if columns is None:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    else:
+        monkeypatch.setenv("COLUMNS", str(columns))
+    output.console().print(thing)
+    return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())  # without colours
+
+
+@pytest.mark.parametrize("columns", [None, 80, 20, 1])
+def test_numbers_are_never_cut(monkeypatch, columns):
+    headings = [("name", False), *((f"n{i}", True) for i in range(20))]
+    out = printed(monkeypatch, output.table(headings, [["a long name of many words, and one more", *NUMBERS]]), columns)
+    assert all(number in out for number in NUMBERS)
+    assert "…" not in out
+    assert "a long name" in out
+
+
+@pytest.mark.parametrize("name", ["net[v2].txt", "a[/b]", "[bold]x[/bold]", ":smile:", "[link=x]", "\\[a]"])
+def test_names_are_no_markup(monkeypatch, name):
+    table = output.table([(name, False)], [[name]])
+    assert isinstance(table, Table)
+    assert printed(monkeypatch, table, 80).count(name) == 2
+    assert printed(monkeypatch, name, 80) == f"{name}\n"
+    with output.bar(name, 1) as show:
+        show(name, 1)
+
+
+def test_words_wrap_before_the_terminal_breaks_them(monkeypatch):
+    text = "a statement of many words " * 10
+    out = printed(monkeypatch, output.table([("id", False), ("statement", False), ("n", True)], [["T1", text, "9"]]), 60)
+    assert max(map(len, out.splitlines())) <= 60
+    assert " ".join(out.split()).count("words") == 10
