@@ -509,7 +509,7 @@ def test_weights_of_another_kind_are_refused(source):
 @all_layers
 def test_case_43_integers_of_numpy(row):
     layer = row.build(np.int64(8), np.int32(2))
-    assert {type(layer.embed_dim), type(layer.num_heads), type(layer.head_dim)} == {int}
+    assert {type(layer.embed_dim), type(layer.num_heads), type(layer.out_dim)} == {int}
     for wrong in (np.float64(2), np.int64(0), np.bool_(True)):
         with pytest.raises(ValueError, match="integer of at least 1"):
             row.build(8, wrong)

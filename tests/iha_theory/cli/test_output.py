@@ -50,6 +50,8 @@ def test_names_are_no_markup(monkeypatch, name):
 
 def test_words_wrap_before_the_terminal_breaks_them(monkeypatch):
     text = "a statement of many words " * 10
-    out = printed(monkeypatch, output.table([("id", False), ("statement", False), ("n", True)], [["T1", text, "9"]]), 60)
+    out = printed(
+        monkeypatch, output.table([("id", False), ("statement", False), ("n", True)], [["T1", text, "9"]]), 60
+    )
     assert max(map(len, out.splitlines())) <= 60
     assert " ".join(out.split()).count("words") == 10
