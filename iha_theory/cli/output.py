@@ -34,7 +34,8 @@ class _Console(Console):
         for wide in tables:
             least = Measurement.get(self, self.options.update(max_width=sys.maxsize), wide).minimum
             wide.width = least if least > self.width else None
-        super().print(*objects, **{"crop": not tables} | options)
+        options.setdefault("crop", not tables)
+        super().print(*objects, **options)
 
 
 def console(json_target: str | None = None) -> Console:
