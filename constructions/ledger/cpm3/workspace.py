@@ -235,8 +235,8 @@ STATEMENTS = (
         ),
         needed=True,
         note="Nobody has a lower bound for the counts, and there is none of this kind: one head of uniform attention "
-        "and an MLP count right for every N (T8). MHA needs N_max heads for the workspace as a bank of shifts (T2; with "
-        "content anywhere too: T17a, T17b); the gap belongs to that route and to the scalar input [x, I].",
+        "and an MLP count right for every N (T8). MHA needs N_max heads for the workspace as a bank of shifts (T2; "
+        "with content anywhere too: T17a, T17b); the gap belongs to that route and to the scalar input [x, I].",
     ),
     Statement(
         id="E9",
