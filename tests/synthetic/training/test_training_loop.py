@@ -122,6 +122,7 @@ RESUME = """
 import sys
 from pathlib import Path
 from synthetic.training.config import TrainConfig
+from synthetic.training.loop import train
 runs = [TrainConfig.for_task({task!r}, {options!r} | {{"seed": s}}) for s in range(2)]
 train(runs, checkpoint_file=Path(sys.argv[1]), stop_at=int(sys.argv[2]))
 """
