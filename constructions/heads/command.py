@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from iha_theory.cli import output
+from iha_theory.memory import require_room
 
 DEFAULT_TOLERANCES = (0.0, 1e-1, 1e-2, 1e-4, 1e-8)
 LEAST_TOLERANCE = 1e-12
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if terms < 1:
         raise ValueError(f"--terms takes an integer of at least 1, got {terms}")
     graph = load(arguments.graph, directed=arguments.directed)
+    require_room("--terms", terms, lambda k: 8 * k * len(graph.nodes) ** 2)
     if arguments.check_weights is not None:
         others = ("tolerance", "layer", "width", "weights")
         if any(getattr(arguments, name) is not None for name in others):
@@ -87,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     width = 1 if arguments.width is None else arguments.width
     if width < 1:
         raise ValueError(f"--width takes an integer of at least 1, got {width}")
+    require_room("--width", width, lambda d: 8 * d * terms * len(graph.nodes))
     wanted = counting.Wanted(
         graph, terms, width, tuple(dict.fromkeys(tolerances)), arguments.normalise, counting.layers(arguments.layer)
     )

@@ -8,6 +8,10 @@ from collections import defaultdict
 from typing import Any
 
 from iha_theory.cli import output
+from iha_theory.memory import require_room
+
+LEAST_NODES = 10
+"""Of the built-in graphs that are checked."""
 
 EPILOG = """\
 names:
@@ -151,6 +155,9 @@ def _plan(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[Any], dic
             if min(values) < least:
                 raise ValueError(f"--{name.replace('_', '-')} takes integers of at least {least}, got {min(values)}")
             options[name] = list(dict.fromkeys(values))
+    nodes = max((len(graph.nodes) for graph in graphs), default=LEAST_NODES)
+    require_room("--terms", max(options.get("terms", [0])), lambda k: 16 * k * nodes**2)
+    require_room("--n-max", max(options.get("n_max", [0])), lambda n: 16 * n**3)
     if (arguments.modulus is None) != (arguments.coefficient is None):
         raise ValueError("--modulus and --coefficient go together")
     if arguments.modulus is not None:

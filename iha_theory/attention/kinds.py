@@ -41,6 +41,10 @@ class LayerOptions(Options):
         """The layer's arguments beyond those of all: values wide enough to reach its capacity on content of width d."""
         return {"value_head_dim": content} | {name: getattr(self, name) for name in self.passed}
 
+    def numbers(self, tokens: int) -> int:
+        """Of its query and key projections and of its attention maps of a sample, from below."""
+        return self.heads * (2 * (self.head_dim or 1 if self.head_dim is not None else tokens) * tokens + tokens**2)
+
     def bound(self) -> dict[str, Any]:
         """What `iha_theory.capacity.capacity_bound` needs beyond the heads."""
         return {}
@@ -134,6 +138,10 @@ class IHA(LayerOptions):
         """See the class."""
         return {"value_head_dim": content * self.heads, "num_pseudo_heads": self.pseudo, "collapse": self.collapse}
 
+    def numbers(self, tokens: int) -> int:
+        """With P^2 maps a head, and the mixing."""
+        return super().numbers(tokens) + self.heads * self.pseudo * (self.pseudo * tokens**2 + 4 * self.heads)
+
     def bound(self) -> dict[str, Any]:
         """P and the collapse."""
         return {"pseudo_heads": self.pseudo, "collapse": self.collapse}
@@ -161,6 +169,10 @@ class Simplicial(LayerOptions):
     def arguments(self, content: int) -> dict[str, Any]:
         """d_v, whatever the content's width."""
         return {"value_head_dim": self.value_dim}
+
+    def numbers(self, tokens: int) -> int:
+        """With maps of N^3."""
+        return super().numbers(tokens) + self.heads * (tokens**3 + self.value_dim)
 
     def bound(self) -> dict[str, Any]:
         """d_v."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from iha_theory import options
 from iha_theory.cli import output
+from iha_theory.memory import require_room
 
 if TYPE_CHECKING:  # torch takes seconds to import: only when measuring
     from iha_theory.bounds.parity import ParityCapacity
@@ -85,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
     heads = list(dict.fromkeys(arguments.heads or capacity.HEADS))
     if min(heads) < 1:
         raise ValueError(f"--heads takes integers of at least 1, got {min(heads)}")
+    power = 4 if arguments.layer is None else 2  # the realigned operator; the layer's weights
+    require_room("--heads", max(heads), lambda h: 8 * h**power)
     steps = list(_ours(heads) if arguments.layer is None else _custom(arguments.layer, heads))
     found: list[Both] = []
     started = time.monotonic()

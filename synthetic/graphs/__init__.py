@@ -22,7 +22,7 @@ A file that fits its format only half is refused, by line, and so is one that ma
 from pathlib import Path
 
 from synthetic.graphs.adjacency import MAX_NODES, NORMALISATIONS, Graph, Normalisation, normalise
-from synthetic.graphs.families import NAMES, builtin
+from synthetic.graphs.families import NAMES, builtin, family_size
 from synthetic.graphs.files import read
 from synthetic.graphs.summary import digest, fields, sentence
 
@@ -34,6 +34,7 @@ __all__ = [
     "Normalisation",
     "builtin",
     "digest",
+    "family_size",
     "fields",
     "is_file",
     "load",

@@ -44,6 +44,16 @@ def builtin(name: str) -> Graph:
     return Graph.from_edges(graph.edges(), nodes=graph.nodes, name=name)
 
 
+def family_size(name: str) -> int | None:
+    """N of a family, without making the graph; None for another name, or parameters that `builtin` refuses."""
+    base, *texts = name.split(":")
+    form = NAMES.get(base, "").split(":")
+    try:
+        return SIZES[form[1]](PARSERS[form[1]](texts[0]))
+    except (IndexError, KeyError, ValueError):
+        return None
+
+
 def _networkx(name: str) -> Callable[..., Any]:
     """networkx's function of that name; networkx takes most of a second to import, so only when called."""
     return lambda *arguments, **options: getattr(import_module("networkx"), name)(*arguments, **options)
@@ -117,6 +127,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "d": _integer(0, MAX_NODES - 1),
     "seed": _integer(0, 10**9 - 1),
 }
+SIZES: dict[str, Callable[[Any], int]] = {"N": int, "D": lambda d: 2**d, "RxC": lambda sides: sides[0] * sides[1]}
 GRAPHS: dict[str, Callable[..., Any]] = {
     "karate": _networkx("karate_club_graph"),
     "les_miserables": _networkx("les_miserables_graph"),

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
-from synthetic.tasks.task import Problem, Setting, Task
+from synthetic.tasks.task import Problem, Setting, Size, Task
 
 if TYPE_CHECKING:
     from synthetic.graphs import Graph, Normalisation
@@ -23,6 +23,16 @@ class BankTask(Task):
     padded: ClassVar[bool] = True
 
     width: int = option(1, "content width d", 1)
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """N and k."""
+
+    def size(self) -> Size:
+        """With the matrices and the target of each basis content, and of its gradient."""
+        tokens, terms = self.shape
+        return Size(tokens, tokens * self.width, terms * tokens**2 + 2 * terms * (tokens * self.width) ** 2)
 
     @abstractmethod
     def matrices(self) -> Float64[np.ndarray, "k N N"]:

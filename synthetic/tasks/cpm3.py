@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from iha_theory.options import option
 from synthetic.tasks.bank import Mode
-from synthetic.tasks.task import Grid, Problem, Setting, Sweep, Task
+from synthetic.tasks.task import Grid, Problem, Setting, Size, Sweep, Task
 
 INITS: tuple[dict[str, Any], ...] = (
     {},
@@ -65,6 +65,12 @@ class CPM3(Task):
     def label(self) -> str:
         """N."""
         return f"N={self.tokens}"
+
+    def size(self) -> Size:
+        """With the counts and the MLP."""
+        width = 1 if self.embedding == "scalar" else self.modulus
+        weights = self.hidden * (self.hidden * (self.layers - 1) + 1)
+        return Size(self.tokens, self.tokens * width, self.tokens**2 + weights)
 
     def build(self, setting: Setting) -> Problem:
         """See the class."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
-from synthetic.graphs import Graph, digest, is_file, load
+from synthetic.graphs import Graph, digest, family_size, is_file, load
 from synthetic.tasks.bank import LinearBankTask, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
 
@@ -48,6 +48,12 @@ class Polynomial(LinearBankTask):
     def label(self) -> str:
         """The graph and k."""
         return f"{self.graph} k={self.terms}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and k; of a family, N is in its name."""
+        family = None if is_file(self.graph) else family_size(self.graph)
+        return family or len(self.given().nodes), self.terms
 
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """I, A, ..., A^{k-1}."""

@@ -26,7 +26,7 @@ where Frame is a torch module that keeps the layer at `layer`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Shaped
@@ -92,6 +92,20 @@ class Setting:
     parity_bits: int | None = None
     device: str = "cpu"
     dtype: str = "float32"
+
+
+class Size(NamedTuple):
+    """How many numbers a run holds at least: what is refused for lack of memory before any is taken.
+
+    Attributes:
+        tokens: N.
+        sample: of the inputs of a sample.
+        fixed: of what is prepared once, and of weights beside the layer's.
+    """
+
+    tokens: int
+    sample: int
+    fixed: int
 
 
 class Problem:
@@ -163,6 +177,10 @@ class Task(Problem, Options):
             ValueError, OSError: options or files that the task refuses.
         """
         return self
+
+    def size(self) -> Size:
+        """What the options ask for, from below."""
+        return Size(0, 0, 0)
 
     def content(self) -> Mapping[str, str]:
         """For each option that names a file, a hash of what that held when this was first asked.

@@ -32,6 +32,11 @@ class Unstructured(LinearBankTask):
         """N and k."""
         return f"N={self.tokens} k={self.terms}"
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and k."""
+        return self.tokens, self.terms
+
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """From one stream for all seeds."""
         return np.random.default_rng(0).standard_normal((self.terms, self.tokens, self.tokens))

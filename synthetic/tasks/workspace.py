@@ -30,6 +30,11 @@ class Workspace(BankTask):
         """N."""
         return f"N={self.tokens}"
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N twice."""
+        return self.tokens, self.tokens
+
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """The powers of a directed cycle."""
         return powers(builtin(f"cycle:{self.tokens}"), "none", self.tokens)

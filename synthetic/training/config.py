@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from iha_theory.attention import KINDS, LayerOptions
+from iha_theory.memory import largest_that_fits, machine_memory, too_large
 from iha_theory.options import Options, option
 from synthetic.tasks import TASKS, find
 from synthetic.tasks.task import Problem, Setting, Task
@@ -89,6 +90,40 @@ class TrainConfig(Options):
         """The run's name: sixteen hexadecimal digits for all the options, where a file counts by what it holds."""
         options = self.to_json() | dict(self.problem.content())
         return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
+
+    def bytes(self) -> int:
+        """The memory that the run takes, from below."""
+        from synthetic.training.data import BLOCK
+
+        size, width = self.problem.size(), 8 if self.dtype == "float32" else 16  # with gradients
+        data = size.sample * (BLOCK + 2 * self.eval_size + (self.train_size or 0) + self.batch)
+        samples = max(BLOCK, self.eval_size, self.train_size or 0, self.batch)  # labels or a permutation, if no inputs
+        return 8 * max(data, samples) + width * (size.fixed + self.layer.numbers(size.tokens))
+
+    def require_room(self) -> None:
+        """Refuses sizes that this machine's memory cannot hold.
+
+        Raises:
+            ValueError: the option to blame, with the largest value that fits; or as the task's graph.
+        """
+        if (need := self.bytes()) <= machine_memory():
+            return
+        found = []
+        for part in (self.problem, self.layer, self):
+            for own in part.described():
+                value = getattr(part, own.name)
+                if own.kind is int and value is not None and own.name != "seed":
+                    most = largest_that_fits(value, lambda v, name=own.name: self._bytes_with(name, v))
+                    found.append((most / max(value, 1), own.name, value, most))
+        alone = min((entry for entry in found if entry[3]), default=None)  # the one farthest from fitting
+        _, name, value, most = alone or min(found, key=lambda entry: self._bytes_with(entry[1], 1))
+        raise ValueError(too_large(name, value, need, most))
+
+    def _bytes_with(self, name: str, value: int) -> int:
+        try:
+            return self.but(**{name: value}).bytes() if value else 0
+        except ValueError:  # a value that goes with no others here
+            return 0
 
     def build(self) -> Problem:
         """The task as this run sees it.

@@ -17,6 +17,10 @@ class OwnLayer(Options):
     path: str
     heads: int = option(3, "heads H", 1)
 
+    def numbers(self, tokens: int) -> int:
+        """One a head: nothing else is known."""
+        return self.heads
+
     def make(
         self, query: int, key: int, value: int, *, content: int, tokens: int, pattern: str, out: int | None
     ) -> "nn.Module":

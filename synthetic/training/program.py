@@ -61,6 +61,8 @@ class Program:
         self.config = max(configs, key=lambda config: config.heads)
         self.device = find_device(self.config.device)
         kinds = {replace(config, seed=0) for config in configs}
+        for kind in kinds:
+            kind.require_room()
         self._problems = {kind: kind.build() for kind in kinds}
         own = [self._problems[replace(config, seed=0)] for config in configs]
         self.problem = self._problems[replace(self.config, seed=0)]

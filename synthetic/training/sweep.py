@@ -7,6 +7,7 @@ checkpoints into the folder; a cluster needs a shared one to continue from them.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from synthetic.training.program import joint
 from synthetic.training.records import Result
 
 SEEDS = 8
+MOST_RUNS = 10**5
 ANSWER_WITHIN_S = 10.0
 
 
@@ -65,6 +67,9 @@ def configs(
         reasons = [refused(own, task, layer) for _, layer, _ in points]
         if all(reasons):
             raise ValueError(reasons[0])
+    counted = sum(len(counts if heads is None else heads) for _, _, counts in points) * len(seeds)
+    if counted > MOST_RUNS:
+        raise ValueError(f"{counted} runs: a sweep has at most {MOST_RUNS}, with fewer --seeds or --heads")
     runs = []
     for grid, layer, counts in points:
         own = {n: v for n, v in options.items() if not refused(n, task, layer)}
@@ -115,6 +120,8 @@ def sweep(
         ValueError: a scheduler that does not answer, or no Dask (extra `cluster`).
         OSError: a folder that cannot be written, or that another process writes.
     """
+    for kind in {replace(run, seed=0) for run in runs}:
+        kind.require_room()
     with records.writing(folder):
         return _sweep(runs, folder, jobs, scheduler, report)
 
