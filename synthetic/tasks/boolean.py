@@ -9,7 +9,7 @@ from jaxtyping import Shaped
 
 from iha_theory.options import option
 from synthetic.tasks.count_pairs import all_sequences
-from synthetic.tasks.task import Grid, Problem, Setting, Sweep, Task
+from synthetic.tasks.task import Grid, Problem, Setting, Size, Sweep, Task
 
 Bits = Shaped[np.ndarray, "inputs n"]
 
@@ -36,6 +36,10 @@ class BooleanTask(Task):
     @abstractmethod
     def least_errors(self, rows: int) -> int:
         """On so many of the 2^n inputs at least, a layer whose rows have this total degree has a wrong sign."""
+
+    def size(self) -> Size:
+        """A sample is all 2^n inputs, embedded."""
+        return Size(1, 1, 2**self.tokens * self.tokens * self.width)
 
     def build(self, setting: Setting) -> Problem:
         """See the class."""

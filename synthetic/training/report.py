@@ -100,10 +100,12 @@ def points(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int, in
         found[label, record["attention"], record["heads"], record["pseudo_heads"]].append((own, record))
     told: dict[tuple[Any, ...], dict[int, Any]] = defaultdict(dict)
     for (label, *rest), group in found.items():
-        first = group[0][0]
-        varied = [name for name in first if name != "seed" and any(own[name] != first[name] for own, _ in group)]
+        names = dict.fromkeys(name for own, _ in group for name in own if name != "seed")
+        varied = [name for name in names if len({own.get(name) for own, _ in group}) > 1]
         for own, record in group:
-            told[" ".join((label, *(f"{name}={own[name]}" for name in varied))), *rest][own["seed"]] = record
+            told[" ".join((label, *(f"{name}={own[name]}" for name in varied if name in own))), *rest][own["seed"]] = (
+                record
+            )
     return {point: list(by_seed.values()) for point, by_seed in told.items()}  # type: ignore[misc]
 
 
