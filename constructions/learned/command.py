@@ -30,7 +30,8 @@ with the powers of A, up to the changes of weights that leave the function as it
   degrees     of the polynomials u_m, v_n with Q_m K_n^T = u_m(A) v_n(A), and the seeds where they are clear; the
               paper's are (H^2 - H, H - 1)
 
-Medians over the seeds; "start" is the same for the initial weights, as a control.
+A run whose graph's file was edited or removed since is named and left out. Medians over the
+seeds; "start" is the same for the initial weights, as a control.
 
 example:
   iha-theory sweep polynomial --attention iha --heads 3 --out runs/p && iha-theory learned runs/p

@@ -15,7 +15,9 @@ from synthetic.training.options import add_run, read_config
 
 EPILOG = """\
 Runs that differ in their seed only train as one batched program; programs go over processes, or over the workers of a
-Dask cluster. Finished runs are on disk at once; a rerun leaves them out and tries failed ones again.
+Dask cluster. Finished runs are on disk at once; a rerun leaves them out and tries failed ones again. One command at a
+time writes a folder; whatever was killed, the same command again goes on. A graph in a file counts by what it holds:
+edited, it is another run.
 
 examples:
   iha-theory sweep polynomial --out runs/p

@@ -8,6 +8,7 @@ import pytest
 from figures import groups
 from figures import records as pictured
 from iha_theory.places import only_writer, try_file, try_folder
+from iha_theory.processes import Lost
 from synthetic.training import records, report, sweep
 from synthetic.training.config import TrainConfig
 
@@ -156,6 +157,22 @@ def test_what_a_killed_writer_left_is_done_by_the_next(tmp_path):
     assert sweep.sweep(runs, tmp_path) == found
     assert (tmp_path / "runs.jsonl").read_text() == first + second
     assert not list(tmp_path.rglob("*.partial")) + list(tmp_path.glob("pending*"))
+
+
+def test_a_program_that_costs_its_processes_is_named_and_tried_again(call, monkeypatch, tmp_path):  # case 35
+    def spread(function, calls, jobs):
+        yield 0, Lost("its process was killed (SIGKILL)")
+        yield from ((i, function(*calls[i])) for i in range(1, len(calls)))
+
+    words = ("--tokens", 4, "--heads", 1, 2, "--seeds", 1, "--steps", 2, "--eval-size", 4, "--out", tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "spread", spread)
+        code, out, _ = call("sweep", "workspace", *words, "--jobs", 2)
+    assert (code, out.count("FAILED"), out.count("its process was killed (SIGKILL)")) == (1, 1, 1)
+    assert "3 of 4 runs finished" in out
+    code, out, _ = call("sweep", "workspace", *words, "--jobs", 1)
+    assert code == 0
+    assert "4 of 4 runs finished" in out
 
 
 @pytest.mark.parametrize(
