@@ -55,11 +55,10 @@ def matrix(rows: Any, domain: Domain) -> DomainMatrix:
     array = np.asarray(rows) if not isinstance(rows, np.ndarray) else rows
     if array.ndim != 2 or array.size == 0:
         raise ValueError(f"expected a non-empty matrix, got shape {array.shape}")
-    whole = array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all()
-    )
-    if whole:
-        entries = [[int(x) for x in row] for row in array.tolist()]  # flint takes Python's integers as they are
+    if array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.rint(array)).all():
+        entries = [[int(x) for x in row] for row in array.tolist()]
+    elif array.dtype.kind in "iu" or all(type(x) is int for x in array.flat):
+        entries = array.tolist()  # flint takes Python's integers as they are
     else:
         entries = [[element(domain, x) for x in row] for row in array.tolist()]
     return DomainMatrix(entries, array.shape, domain).to_dense()
@@ -157,16 +156,15 @@ def nearest_float64(m: DomainMatrix) -> Tensor:
     Raises:
         OverflowError: an entry beyond float64's range.
     """
-    floats = [int(x.numerator) / int(x.denominator) for x in m.to_list_flat()]
+    whole, common = numerators([m])
+    floats = [x / common for x in whole.ravel().tolist()]  # Python rounds the quotient of integers once
     return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)
 
 
 def residues(m: DomainMatrix, prime: int) -> DomainMatrix:
     """A rational matrix modulo a prime that divides none of its denominators."""
-    field = gf(prime)
-    entries = [field(int(x.numerator)) / field(int(x.denominator)) for x in m.to_list_flat()]
-    rows, columns = m.shape
-    return DomainMatrix([entries[i * columns : (i + 1) * columns] for i in range(rows)], m.shape, field).to_dense()
+    whole, common = numerators([m])
+    return matrix(whole[0] * pow(common, -1, prime) % prime, gf(prime))
 
 
 def denominator(*matrices: DomainMatrix) -> int:

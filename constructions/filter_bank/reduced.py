@@ -34,7 +34,7 @@ from constructions.construction import Construction, blocks
 from constructions.filter_bank.layers import EXACT, LAYERS, to_module
 from constructions.filter_bank.paper import powers
 from iha_theory import exact
-from iha_theory.bounds.exact_rank import power_rank
+from iha_theory.bounds.exact_rank import ExactRank, power_rank
 from iha_theory.rounding import gamma, require_count, require_one_of
 
 
@@ -64,17 +64,18 @@ class ReducedBank:
         return ReducedBank(exact.residues(self.matrix, prime), exact.residues(self.coefficients, prime))
 
 
-def reduce(a: DomainMatrix, terms: int) -> ReducedBank:
+def reduce(a: DomainMatrix, terms: int, known: ExactRank | None = None) -> ReducedBank:
     """r and c of a matrix over the rationals.
 
     Args:
         a: A, (N, N). A float64 matrix is one too: `iha_theory.exact.matrix(tensor, QQ)`.
         terms: k.
+        known: what `power_rank` says of them, where it has been asked.
 
     Raises:
         ValueError: as `iha_theory.bounds.exact_rank.power_rank`.
     """
-    found = power_rank(a, terms)
+    found = known or power_rank(a, terms)
     r = found.rank
     rows = [[QQ(int(s == t)) for s in range(r)] for t in range(r)]
     relation = [QQ(c.numerator, c.denominator) for c in found.relations.get(r, ())]  # A^r

@@ -74,7 +74,7 @@ class ExactTask:
     @cached_property
     def bank(self) -> ReducedBank:
         """A and the coefficients of its powers in the first r."""
-        return reduced.reduce(self.a, self.terms)
+        return reduced.reduce(self.a, self.terms, self.rank)
 
     @property
     def layers(self) -> tuple[str, ...]:

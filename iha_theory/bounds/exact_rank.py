@@ -202,8 +202,8 @@ def _rational(m: Any) -> DomainMatrix:
 
 
 def _residues(m: DomainMatrix, prime: int) -> np.ndarray:
-    entries = [int(x) for x in exact.residues(m, prime).to_list_flat()]
-    return np.array(entries, dtype=np.int64).reshape(m.shape)
+    whole, common = exact.numerators([m])
+    return (whole[0] * pow(common, -1, prime) % prime).astype(np.int64)
 
 
 def _primes(*matrices: DomainMatrix) -> Iterator[int]:
