@@ -11,8 +11,10 @@ from figures.records import Run
 from figures.style import Look, Picture
 from synthetic.tasks import TASKS as ALL
 
-TASKS = ("polynomial", "workspace", "unstructured")
+TASKS = ("polynomial", "workspace", "unstructured", "parity", "esp")
 COLUMNS = 3
+WRONG = {"parity": "parity of k bits", "esp": "endpoint of k pointers"}
+"""The tasks whose error is a share of wrong inputs."""
 GRAPHS = {"orthogonal": "random orthogonal", "karate": "karate club", "cycle": "directed cycle"}
 
 
@@ -50,6 +52,8 @@ def draw(runs: Sequence[Run], folder: Path) -> Picture:
 def title(panel: Panel) -> str:
     """What is learned, in words."""
     options = panel.problem
+    if panel.task in WRONG:
+        return f"{WRONG[panel.task]}\nk = {options.get('bits') or options['pointers']}"
     name, sizes = panel.task, [f"N = {options.get('tokens')}"]
     if panel.task == "polynomial":
         family, _, size = str(options["graph"]).partition(":")
@@ -83,7 +87,11 @@ def _panel(axes: style.Axes, panel: Panel, drawn: dict[str, Look]) -> None:
             axes.plot(x, y, **look.points, markersize=3.5, alpha=0.75, markeredgewidth=0, label=label)
         medians = rows.place(row["median"] for row in summaries)
         axes.plot([h + shift for h in series.heads], medians, "_", color=style.BLACK, markersize=8, label="median")
-    axes.set(xlabel="heads H", ylabel="relative squared error", title=f"{title(panel)}, {panel.seeds}")
+    axes.set(
+        xlabel="heads H",
+        ylabel="wrong inputs" if panel.task in WRONG else "relative squared error",
+        title=f"{title(panel)}, {panel.seeds}",
+    )
     style.whole_numbers(axes, max(run.heads for run in runs))
 
 

@@ -135,12 +135,17 @@ def test_problems_and_steps_have_their_own_panels(record, write, tmp_path, drawn
         record(heads=1, terms=16),
         record(heads=1, mode="content"),
         record("workspace", heads=1),
+        record("parity", heads=1),
     ]
     counts = [record("cpm3", accuracy=0.8, heads=1, steps=steps) for steps in (2000, 5000)]
     runs = records.read(write([*banks, *counts]))
     floors.draw(runs, tmp_path)
     frontier.draw(runs, tmp_path)
-    assert len({axes.get_title() for axes in drawn[0].axes}) == len(drawn[0].axes) == 4
+    assert len({axes.get_title() for axes in drawn[0].axes}) == len(drawn[0].axes) == 5
+    assert (drawn[0].axes[-1].get_title(), drawn[0].axes[-1].get_ylabel()) == (
+        "parity of k bits\nk = 3, n = 1",
+        "wrong inputs",
+    )
     assert len(drawn[1].axes) == 2 * 2
 
 

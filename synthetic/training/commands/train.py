@@ -13,9 +13,10 @@ from synthetic.training.config import TrainConfig
 from synthetic.training.options import add_run, read_config
 
 EPILOG = """\
-The error is the relative squared error of the trained layer's exact operator, and the floor the least that theory
-allows to so many heads. With --out the record is added to DIR/runs.jsonl, with curves and weights beside it. A run is
-the same, to the bit on one machine, whether it goes through or is stopped with --stop-at and continued with --resume.
+The error is the relative squared error of the trained layer's exact operator (parity, esp: the share of all inputs
+with a wrong sign), and the floor the least that theory allows to so many heads. With --out the record is added to
+DIR/runs.jsonl, with curves and weights beside it. A run is the same, to the bit on one machine, whether it goes through
+or is stopped with --stop-at and continued with --resume.
 
 your own:
   TASK and --attention take MODULE:CLASS too, looked up from the current directory. A task is a subclass of
@@ -28,6 +29,7 @@ examples:
   iha-theory train polynomial --attention mha --heads 5
   iha-theory train workspace --attention talking-heads --heads 4 --seed 1 --out runs/one
   iha-theory train cpm3 --attention mha --heads 1 --embedding one-hot
+  iha-theory train parity --bits 3 --attention mha --heads 3
   iha-theory train polynomial --attention torch.nn:MultiheadAttention --heads 4
 """
 
