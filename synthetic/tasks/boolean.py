@@ -46,8 +46,9 @@ class BooleanTask(Task):
         from synthetic.tasks.boolean_problem import Signs
 
         x = next(all_sequences(2, self.tokens))
-        floor = None if setting.parity_bits is None else self.least_errors(setting.parity_bits) / len(x)
-        return Signs(x, self.answers(x), self.width, self.readout_lr, floor)
+        rows = setting.parity_bits  # known for one layer of ours, which may then attend from the query token alone
+        floor = None if rows is None else self.least_errors(rows) / len(x)
+        return Signs(x, self.answers(x), self.width, self.readout_lr, floor, alone=rows is not None)
 
 
 @dataclass(frozen=True)

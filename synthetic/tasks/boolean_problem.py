@@ -31,6 +31,7 @@ class Signs(Problem):
         width: of the embedding.
         readout_lr: peak rate of what g is linear in.
         floor: the least error that theory allows.
+        alone: whether the query token alone attends: the same output, but for layers whose other tokens reach it.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Signs(Problem):
         width: int,
         readout_lr: float,
         floor: float | None,
+        alone: bool,
     ) -> None:
-        self.x, self.signs, self.width, self.readout_lr, self.floor = x, 1 - 2 * answers, width, readout_lr, floor
+        self.x, self.signs, self.floor = x, 1 - 2 * answers, floor
+        self.width, self.readout_lr, self.alone = width, readout_lr, alone
 
     def draw(self, generator: np.random.Generator, count: int, split: Split) -> Samples:
         """All inputs and their signs as one sample, (1, 2^n, n) and (1, 2^n)."""
@@ -49,7 +52,7 @@ class Signs(Problem):
 
     def model(self, make: Callable[..., nn.Module]) -> "QueryToken":
         """`QueryToken`."""
-        return QueryToken(make, self.x.shape[1], self.width)
+        return QueryToken(make, self.x.shape[1], self.width, self.alone)
 
     def loss(
         self,
@@ -82,8 +85,9 @@ class QueryToken(nn.Module):
     token, of width 1, minus the threshold.
     """
 
-    def __init__(self, make: Callable[..., nn.Module], tokens: int, width: int) -> None:
+    def __init__(self, make: Callable[..., nn.Module], tokens: int, width: int, alone: bool) -> None:
         super().__init__()
+        self.alone = alone
         self.position = nn.Parameter(torch.zeros(tokens + 1, width))
         self.direction = nn.Parameter(torch.zeros(tokens, width))
         self.threshold = nn.Parameter(torch.zeros(()))
@@ -95,7 +99,8 @@ class QueryToken(nn.Module):
         s = (2 * x - 1).to(self.direction.dtype).unsqueeze(-1)
         bits = self.position[:-1] + s * self.direction
         tokens = torch.cat((bits, self.position[-1:].expand(len(x), -1, -1)), dim=1)
-        return self.layer(tokens, tokens, tokens)[:, -1, 0] - self.threshold
+        query = tokens[:, -1:] if self.alone else tokens
+        return self.layer(query, tokens, tokens)[:, -1, 0] - self.threshold
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:

@@ -109,6 +109,10 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
     for linear in (layer.q_proj, layer.k_proj, *second):
         for head in linear.weight.unflatten(0, (-1, layer.head_dim)):
             if options.circulant:
+                if len(head) > head.shape[1]:
+                    raise ValueError(
+                        f"circulant projections to width {len(head)} need inputs as wide, got {head.shape[1]}"
+                    )
                 head.zero_()[:, -len(head) :] = options.gain * circulant_orthogonal(len(head), generator)
             else:
                 head.copy_(options.gain * _orthogonal(head.shape, generator))

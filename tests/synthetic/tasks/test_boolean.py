@@ -1,6 +1,7 @@
 """Parity and endpoint selection: answers by definition, reduction to parity, floors, and small trainings."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 from iha_theory.bounds.parity import least_endpoint_errors, least_errors
 from synthetic.tasks.boolean import EndpointSelection, Parity
+from synthetic.training import model
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
 
@@ -137,11 +139,26 @@ def test_what_is_near_0_is_no_success():
         assert problem.measure(Given(sizes), print, (), ()).error == wrong / 4
 
 
+def test_the_query_token_alone_gives_the_same():
+    run = TrainConfig.for_task("parity", {"attention": "iha", "heads": 2, "dtype": "float64"})
+    problem = run.build()
+    own: Any = model.build(run, problem)
+    model.initialise(own, run, problem, torch.Generator().manual_seed(0))
+    x = torch.from_numpy(cube(3))
+    assert own.alone
+    with torch.no_grad():
+        alone = own(x)
+        own.alone = False
+        assert torch.allclose(own(x), alone, rtol=1e-12)
+    assert len(set(alone.tolist())) == 8
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("parity", "--bits", "0"), "bits must be at least 1 and at most 10, got 0"),
         (("parity", "--bits", "11"), "bits must be at least 1 and at most 10, got 11"),
+        (("parity", "--width", "3", "--circulant"), "circulant projections to width 4 need inputs as wide, got 3"),
         (("parity", "--pointers", "2"), "pointers is an option of esp; parity has width, readout_lr, bits"),
         (("esp", "--bits", "2"), "bits is an option of parity; esp has width, readout_lr, pointers"),
         (("esp", "--pointers", "6"), "pointers must be at least 1 and at most 5, got 6"),
