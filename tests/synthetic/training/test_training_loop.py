@@ -17,7 +17,7 @@ from synthetic.training.program import Program
 
 train: Any = loop.train
 SMALL = {"eval_size": 16, "batch": 8, "steps": 30, "eval_every": 10, "attention": "mha", "heads": 2}
-OWN = {"polynomial": {"graph": "orthogonal:4", "terms": 3}, "unstructured": {"tokens": 4, "terms": 3}}
+OWN = {"polynomial": {"graph": "orthogonal:4", "terms": 3}, "unstructured": {"tokens": 4, "terms": 3}, "parity": {}}
 
 
 def config(task: Any = "polynomial", **options) -> Any:
@@ -54,7 +54,9 @@ def test_a_run_among_others_is_the_run_alone(options):
     assert len({run.losses[-1] for run in together}) == 3
 
 
-@pytest.mark.parametrize("options", [{"width": 2}, {"task": "workspace"}, {"mode": "content", "width": 2}])
+@pytest.mark.parametrize(
+    "options", [{"width": 2}, {"task": "workspace"}, {"mode": "content", "width": 2}, {"task": "parity"}]
+)
 def test_mha_of_several_head_counts_together(options):
     runs = [config(heads=heads, seed=seed, dtype="float64", **options) for heads, seed in ((1, 0), (3, 1), (2, 0))]
     together = train(runs)
