@@ -45,7 +45,8 @@ def test_what_a_call_raises_is_raised_here(calls, error):
 
 
 PARENT = """
-import sys, time
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
 sys.path.insert(0, {here!r})
 from iha_theory.processes import spread
 from calls import wait
@@ -62,6 +63,7 @@ def test_no_process_outlives_the_one_that_started_it(tmp_path, how):
             assert time.monotonic() < end
             time.sleep(0.02)
         parent.send_signal(how)
+        parent.wait(60)
     for file in tmp_path.iterdir():
         stat = Path("/proc", file.name, "stat")
         while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
