@@ -99,9 +99,11 @@ def numerators(matrices: Sequence[DomainMatrix]) -> tuple[np.ndarray, int]:
     dense: list[Any] = [m.to_dense().rep for m in matrices]
     parts = [m.rep.numer_denom() for m in dense]  # by flint
     common = math.lcm(*(int(d) for _, d in parts))
-    flat = [int(x) * (common // int(d)) for n, d in parts for x in n.entries()]
-    whole = np.empty(len(flat), dtype=object)
-    whole[:] = flat
+    whole = np.empty((len(matrices), math.prod(matrices[0].shape)), dtype=object)
+    for row, (n, d) in zip(whole, parts, strict=True):
+        row[:] = [*map(int, n.entries())]
+        if d != common:
+            row *= common // int(d)
     return whole.reshape(len(matrices), *matrices[0].shape), common
 
 
