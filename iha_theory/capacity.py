@@ -83,6 +83,7 @@ def capacity_bound(
     pseudo_heads: int | None = None,
     collapse: str | None = None,
     value_dim: int | None = None,
+    width: int | None = None,
 ) -> int:
     """Upper bound on the operator Schmidt rank of layer(pos, pos, X), whatever its parameters, pattern and mask.
 
@@ -117,15 +118,18 @@ def capacity_bound(
       sum_j (sum_l sigma_ijl V'_h[l,c]) (X B_h)[j,c] = (S_hc X B_h e_c)_i: one map a value coordinate, H d_v terms.
       (With the linear pattern S_hc = Q_h diag(K'_h^T V'_h e_c) K_h^T, so at most d_k a head are independent, and the
       rank is at most H min(d_v, d_k).)
+    - **Every layer**, content of width d: each term's B is in R^{d x H d_v} before the output projection (b), so Rl(L)
+      has H d d_v columns: rank <= H d d_v. **IHA: min(H^2, H P^2, H d d_v)**; two layers likewise, d_v the second's.
 
-    The sizes bound it too: rank <= N_q N_k and rank <= d D.
+    Positions bound it too: rank <= N_q N_k.
 
     Args:
         kind: the layer.
         heads: H; of each layer, for "two-layer".
         pseudo_heads: P, for "iha" only.
         collapse: "global" or "per_head", for "iha" only.
-        value_dim: d_v, for "simplicial" only.
+        value_dim: d_v; "simplicial" needs it, other kinds take it with `width`.
+        width: of the content, d; None for any.
 
     Raises:
         ValueError: an unknown kind or collapse, a number below 1, or an argument that the kind lacks or does not have.
@@ -133,32 +137,35 @@ def capacity_bound(
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}: accepted are {', '.join(KINDS)}")
     require_count("heads", heads)
-    for name, value, owner in (
-        ("pseudo_heads", pseudo_heads, "iha"),
-        ("collapse", collapse, "iha"),
-        ("value_dim", value_dim, "simplicial"),
-    ):
-        if (value is None) != (kind != owner):
-            raise ValueError(f"{name} goes with {owner}, and only with it; got {name}={value!r} for {kind}")
+    for name, value in (("pseudo_heads", pseudo_heads), ("collapse", collapse)):
+        if (value is None) != (kind != "iha"):
+            raise ValueError(f"{name} goes with iha, and only with it; got {name}={value!r} for {kind}")
+    if (value_dim is None) == (kind == "simplicial" or width is not None):
+        raise ValueError(f"value_dim goes with width, and with simplicial; got {value_dim=}, {width=} for {kind}")
+    bound = heads**2 if kind in ("iha", "two-layer") else heads
     if pseudo_heads is not None:
         if collapse not in COLLAPSES:
             raise ValueError(f"unknown collapse {collapse!r}: accepted are {', '.join(COLLAPSES)}")
-        maps = require_count("pseudo_heads", pseudo_heads) ** (2 if collapse == "global" else 1)
-        return min(heads**2, heads * maps)
-    if value_dim is not None:
-        return heads * require_count("value_dim", value_dim)
-    return heads**2 if kind == "two-layer" else heads
+        bound = min(bound, heads * require_count("pseudo_heads", pseudo_heads) ** (2 if collapse == "global" else 1))
+    if value_dim is None:
+        return bound
+    values = heads * require_count("value_dim", value_dim)
+    return values if kind == "simplicial" else min(bound, require_count("width", width or 0) * values)
 
 
-def table(heads: Iterable[int] = HEADS) -> Iterator[tuple[str, Callable[[], Capacity]]]:
+def table(
+    heads: Iterable[int] = HEADS, width: int | None = None, value_dim: int = VALUE_DIM
+) -> Iterator[tuple[str, Callable[[], Capacity]]]:
     """The rows of the capacity table as (label, measurement), for each number of heads.
 
     MHA, MQA, GQA (H > 3 not prime: groups of the smallest divisor of H), Talking-Heads (both mixings), Differential,
-    2-simplicial (d_v = VALUE_DIM) and two layers of MHA, each with the softmax and the linear pattern; IHA with both,
-    P = 1..H and both collapses; torch's MHA. Each has an output projection.
+    2-simplicial and two layers of MHA, each with the softmax and the linear pattern; IHA with both, P = 1..H and both
+    collapses; torch's MHA. Each has an output projection.
 
     Args:
         heads: the numbers of heads H.
+        width: of the content, d; default wide enough to bound no rank.
+        value_dim: d_v, of all but torch's.
     """
     simple: list[tuple[Kind, Callable[..., nn.Module]]] = [
         ("mha", MultiHeadAttention),
@@ -170,20 +177,18 @@ def table(heads: Iterable[int] = HEADS) -> Iterator[tuple[str, Callable[[], Capa
         ("two-layer", TwoLayerAttention),
     ]
     for h in heads:
-        require_count("heads", h)
+        d = max(4, require_count("heads", h)) if width is None else require_count("width", width)
         for kind, build in simple:
             if kind == "gqa" and _smallest_divisor(h) in (1, h):
                 continue
-            bound = capacity_bound(kind, h, value_dim=VALUE_DIM if kind == "simplicial" else None)
             for pattern in PATTERNS:
-                yield f"{kind} H = {h}", partial(_row, build, kind, h, None, None, pattern, bound)
+                yield f"{kind} H = {h}", partial(_row, build, kind, h, None, None, pattern, d, value_dim)
         for collapse in COLLAPSES:
             for p in range(1, h + 1):
-                bound = capacity_bound("iha", h, p, collapse)
                 build = partial(InterleavedHeadAttention, num_pseudo_heads=p, collapse=collapse)
                 for pattern in PATTERNS:
-                    yield f"iha H = {h}, P = {p}", partial(_row, build, "iha", h, p, collapse, pattern, bound)
-        yield f"{TORCH} H = {h}", partial(_torch_row, h)
+                    yield f"iha H = {h}, P = {p}", partial(_row, build, "iha", h, p, collapse, pattern, d, value_dim)
+        yield f"{TORCH} H = {h}", partial(_torch_row, h, d)
 
 
 def measure(module: nn.Module, embed_dim: int, *, tokens: int, width: int | None = None) -> Rank:
@@ -241,19 +246,21 @@ def _row(
     pseudo_heads: int | None,
     collapse: str | None,
     pattern: str,
-    bound: int,
+    width: int,
+    value_dim: int,
 ) -> Capacity:
-    """One of our layers with generic parameters: more tokens and wider contents than its bound needs."""
-    embed_dim, width = max(24, 4 * heads), max(4, heads)
-    sizes = {"vdim": width, "head_dim": 8, "value_head_dim": VALUE_DIM}
+    """One of our layers with generic parameters, on more tokens than its bound needs."""
+    bound = capacity_bound(kind, heads, pseudo_heads, collapse, value_dim, width)
+    embed_dim = max(24, 4 * heads)
+    sizes = {"vdim": width, "head_dim": max(8, value_dim), "value_head_dim": value_dim}
     module = generic(lambda: build(embed_dim, heads, pattern=pattern, **sizes))
-    found = measure(module, embed_dim, tokens=_tokens(heads))
+    found = measure(module, embed_dim, tokens=max(_tokens(heads), value_dim))
     return Capacity(kind, heads, pseudo_heads, collapse, pattern, found.rank, bound, found.gap)
 
 
-def _torch_row(heads: int) -> Capacity:
+def _torch_row(heads: int, width: int) -> Capacity:
     embed_dim = 8 * heads
-    module = generic(lambda: nn.MultiheadAttention(embed_dim, heads, vdim=max(4, heads)))
+    module = generic(lambda: nn.MultiheadAttention(embed_dim, heads, vdim=width))
     found = measure(module, embed_dim, tokens=_tokens(heads))
     return Capacity(TORCH, heads, None, None, "softmax", found.rank, capacity_bound("mha", heads), found.gap)
 

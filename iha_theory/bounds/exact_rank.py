@@ -97,11 +97,7 @@ def bank_rank(maps: Sequence[Any]) -> ExactRank:
     Raises:
         ValueError: no matrix, shapes that differ, or an entry that is not a finite number.
     """
-    bank = [_rational(m) for m in maps]
-    shapes = {m.shape for m in bank}
-    if len(shapes) != 1:
-        raise ValueError(f"a bank needs matrices of one shape, got {sorted(shapes) or 'none'}")
-    _, width = shapes.pop()
+    bank, (_, width) = _bank(maps)
     for prime in _primes(*bank):
         entries = np.stack([_residues(m, prime).ravel() for m in bank], axis=1)
         found = _independent(iter(np.split(entries, range(CHUNK, len(entries), CHUNK))), len(bank), prime)
@@ -132,6 +128,25 @@ class _Independent:
         square = [int(row[t]) for row in self.values for t in self.columns]
         minor = int(flint.nmod_mat(len(rows), len(rows), square, self.prime).det())
         return Certificate(len(rows), rows, self.columns, self.prime, minor)
+
+
+def output_width(maps: Sequence[Any], width: int = 1) -> int:
+    """d max_i dim span_t{e_i^T T_t}: the least total width H d_v of the heads' outputs for X -> [T_t X]_t.
+
+    It holds for any layer whatever whose last step is an affine output projection, content anywhere: at token i the
+    projection makes [e_i^T T_t X]_t, which for X in R^{N x d} fills d dim span_t{e_i^T T_t} dimensions, out of the
+    heads' H d_v numbers. So IHA saves heads, not output width.
+
+    Args:
+        maps: T_0, T_1, ...: at least one, each (N, N), as `bank_rank` takes them.
+        width: of the content, d.
+
+    Raises:
+        ValueError: as `bank_rank`, or a width below 1.
+    """
+    bank, (tokens, keys) = _bank(maps)
+    rows = (DomainMatrix.vstack(*(m.extract([i], range(keys)) for m in bank)) for i in range(tokens))
+    return require_count("width", width) * max(m.rank() for m in rows)
 
 
 def _independent(chunks: Iterator[np.ndarray], most: int, prime: int) -> _Independent:
@@ -195,6 +210,14 @@ def _relations(
     if exact.difference(exact.combinations(solution, basis), others) != 0:
         return None
     return [tuple(Fraction(int(c.numerator), int(c.denominator)) for c in row) for row in solution.to_list()]
+
+
+def _bank(maps: Sequence[Any]) -> tuple[list[DomainMatrix], tuple[int, int]]:
+    bank = [_rational(m) for m in maps]
+    shapes = {m.shape for m in bank}
+    if len(shapes) != 1:
+        raise ValueError(f"a bank needs matrices of one shape, got {sorted(shapes) or 'none'}")
+    return bank, shapes.pop()
 
 
 def _rational(m: Any) -> DomainMatrix:

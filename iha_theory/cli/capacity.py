@@ -32,6 +32,7 @@ different attention maps the content X can be mixed by. The bounds are proved in
   iha, per-head collapse                       min(H^2, H P)
   two-layer                                    H^2
   simplicial                                   H d_v, here d_v = 4
+  each, on content of width d                  H d d_v
 and measured with random parameters. The gap is the last singular value that counts over the first that does not.
 
 The bits of parity are the most bits whose parity one layer computes at a query token, content anywhere, read linearly
@@ -55,6 +56,7 @@ your own layer:
 examples:
   iha-theory capacity                                        the whole table, under a minute
   iha-theory capacity --heads 4 8 --json capacity.json
+  iha-theory capacity --heads 4 --width 1 --value-dim 1      narrow content: 4 for every IHA of 4 heads
   iha-theory capacity --layer torch.nn:MultiheadAttention
   iha-theory capacity --layer my_layers:MyAttention --heads 2 4
 
@@ -75,6 +77,8 @@ def add_parser(commands: Any) -> None:
         "--layer", metavar="MODULE:NAME", help="measure this layer, such as torch.nn:MultiheadAttention"
     )
     parser.add_argument("--heads", nargs="+", type=int, metavar="N", help="numbers of heads; default 1 to 6")
+    parser.add_argument("--width", type=int, metavar="D", help="width d of the content; default max(4, H)")
+    parser.add_argument("--value-dim", type=int, metavar="D", help="width d_v of a head's values; default 4")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
@@ -86,9 +90,17 @@ def run(arguments: argparse.Namespace) -> int:
     heads = list(dict.fromkeys(arguments.heads or capacity.HEADS))
     if min(heads) < 1:
         raise ValueError(f"--heads takes integers of at least 1, got {min(heads)}")
+    sizes = {name: n for name in ("width", "value_dim") if (n := getattr(arguments, name)) is not None}
+    for name, n in sizes.items():
+        option = f"--{name.replace('_', '-')}"
+        if arguments.layer is not None:
+            raise ValueError(f"{option} is for the table: a layer of your own has widths of its own")
+        if n < 1:
+            raise ValueError(f"{option} takes an integer of at least 1, got {n}")
+        require_room(option, n, lambda d: 8 * max(heads) * d * max(20, 3 * max(heads), d) ** 2)
     power = 4 if arguments.layer is None else 2  # the realigned operator; the layer's weights
     require_room("--heads", max(heads), lambda h: 8 * h**power)
-    steps = list(_ours(heads) if arguments.layer is None else _custom(arguments.layer, heads))
+    steps = list(_ours(heads, sizes) if arguments.layer is None else _custom(arguments.layer, heads))
     found: list[Both] = []
     started = time.monotonic()
 
@@ -135,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed or wrong else 0
 
 
-def _ours(heads: list[int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
+def _ours(heads: list[int], sizes: dict[str, int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
     from torch import nn
 
     from iha_theory import capacity
@@ -144,13 +156,13 @@ def _ours(heads: list[int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
     def both(measure: "Callable[[], Capacity]") -> "Both":
         row = measure()
         if row.layer != capacity.TORCH:
-            sizes = (row.heads, row.pseudo_heads, row.collapse, row.pattern)
-            return row, parity.parity_capacity(row.layer, *sizes)  # type: ignore[arg-type]
+            about = (row.heads, row.pseudo_heads, row.collapse, row.pattern)
+            return row, parity.parity_capacity(row.layer, *about)  # type: ignore[arg-type]
         width = WIDTH_PER_HEAD * row.heads
         module = capacity.generic(lambda: nn.MultiheadAttention(width, row.heads))
         return row, parity.ParityCapacity(parity.parity_bits("mha", row.heads), parity.bits_reached(module, width))
 
-    for label, measure in capacity.table(heads):
+    for label, measure in capacity.table(heads, **sizes):
         yield label, partial(both, measure)
 
 

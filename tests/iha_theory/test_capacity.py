@@ -70,6 +70,24 @@ def test_iha_bounds():
     assert [capacity_bound("iha", 5, p, "per_head") for p in (1, 2, 3)] == [5, 10, 15]
 
 
+def test_narrow_content_and_values():
+    """H d d_v: written out for H = 4 = P, d = 1, and measured, for both collapses and patterns."""
+    for value_dim in (1, 2, 3):
+        assert capacity_bound("iha", 4, 4, "global", value_dim, 1) == 4 * value_dim
+        found = [row for f in narrow(value_dim) if (row := f()).pseudo_heads == 4 or row.layer == "two-layer"]
+        assert len(found) == 6
+        assert {row.rank for row in found} == {4 * value_dim}
+        assert all(row.reached for row in found)
+    assert capacity_bound("iha", 4, 4, "global", 2, 3) == 16
+    assert capacity_bound("simplicial", 3, value_dim=2, width=1) == 6
+    assert capacity_bound("mha", 3, value_dim=1, width=1) == 3
+
+
+def narrow(value_dim: int) -> list[Any]:
+    names = ("iha H = 4, P = 4", "two-layer H = 4")
+    return [f for label, f in table([4], width=1, value_dim=value_dim) if label in names]
+
+
 def test_two_layers_and_simplicial():
     assert [capacity_bound("two-layer", h) for h in (1, 2, 5)] == [1, 4, 25]
     assert [capacity_bound("simplicial", h, value_dim=5) for h in range(1, 6)] == [5, 10, 15, 20, 25]
@@ -85,9 +103,11 @@ def test_two_layers_and_simplicial():
         ({"kind": "iha", "heads": 2, "pseudo_heads": 2}, "collapse goes with iha"),
         ({"kind": "iha", "heads": 2, "pseudo_heads": 2, "collapse": "local"}, "unknown collapse 'local'"),
         ({"kind": "iha", "heads": 2, "pseudo_heads": 0, "collapse": "global"}, "pseudo_heads must be an integer"),
-        ({"kind": "simplicial", "heads": 2}, "value_dim goes with simplicial"),
+        ({"kind": "simplicial", "heads": 2}, "value_dim goes with width, and with simplicial; got value_dim=None"),
         ({"kind": "simplicial", "heads": 2, "value_dim": 0}, "value_dim must be an integer"),
-        ({"kind": "two-layer", "heads": 2, "value_dim": 4}, "value_dim goes with simplicial"),
+        ({"kind": "two-layer", "heads": 2, "value_dim": 4}, "got value_dim=4, width=None for two-layer"),
+        ({"kind": "mha", "heads": 2, "width": 4}, "got value_dim=None, width=4 for mha"),
+        ({"kind": "mha", "heads": 2, "width": 0, "value_dim": 1}, "width must be an integer"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str):
@@ -336,6 +356,16 @@ def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, cap
     }
     assert [bits["iha", 2, p]["bits"] for p in (1, 2)] == [2, 4]
     assert [bits["two-layer", 2, None][name] for name in ("unbounded", "sum")] == [True, None]
+
+
+def test_narrow_content_by_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(capacity, "PATTERNS", ("linear",))
+    assert run("--heads", "2", "--width", "1", "--value-dim", "9") == 0
+    assert "All 11 measured ranks are their bounds" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="--width takes an integer of at least 1, got 0"):
+        run("--width", "0")
+    with pytest.raises(ValueError, match="--value-dim is for the table"):
+        run("--layer", "torch.nn:MultiheadAttention", "--value-dim", "2")
 
 
 def test_a_parity_that_is_not_as_proved_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

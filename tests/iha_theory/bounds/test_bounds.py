@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iha_theory.attention import MultiHeadAttention
+from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
+from iha_theory.bounds.exact_rank import output_width
 from iha_theory.bounds.heads import (
     error_floor,
     least_heads,
@@ -186,3 +187,16 @@ def test_the_dimension_count_bounds_the_rank_of_the_jacobian(tokens, terms, enou
     assert (unstructured_heads(terms, tokens) <= h) == enough
     assert (rank == terms * n**2) == enough
     assert 2 * h * n**2 + 4 * h**2 * p + terms * h**2 >= terms * n**2
+
+
+def test_output_width():
+    """Rows of the powers: all three of Petersen's, one of a diagonal matrix; and what a softmax layer fills."""
+    assert output_width([np.linalg.matrix_power(load("petersen").adjacency, t) for t in range(9)], 2) == 6
+    assert output_width([np.diag([1, 2, 3]) ** t for t in range(1, 6)]) == 1
+    assert output_width([[[1, 0], [0, 1]], [[0, 1], [0, 1]]]) == 2
+    layer = InterleavedHeadAttention(4, 2, value_head_dim=1, out_dim=9, dtype=torch.float64)
+    outputs = layer(*[torch.randn(50, 5, 4, dtype=torch.float64)] * 3)[:, 2]
+    assert torch.linalg.matrix_rank(outputs) == 2
+    for maps, width, message in (([], 1, "got none"), ([[[1]], [[1, 2]]], 1, "got "), ([[[1]]], 0, "width")):
+        with pytest.raises(ValueError, match=message):
+            output_width(maps, width)
