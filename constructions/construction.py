@@ -30,8 +30,29 @@ def blocks(name: str, count: int, width: int = 1) -> tuple[Block, ...]:
     return tuple(Block(name.replace("{}", str(t)), t * width, width) for t in range(count))
 
 
+class Counted:
+    """What has a layer, and is counted by it."""
+
+    layer: Any
+
+    @property
+    def heads(self) -> int:
+        """H; of two layers, in each."""
+        return self.layer.num_heads
+
+    @property
+    def pseudo_heads(self) -> int:
+        """P; 1 for MHA."""
+        return getattr(self.layer, "num_pseudo_heads", 1)
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, counted."""
+        return count(self.layer)
+
+
 @dataclass(frozen=True)
-class Construction:
+class Construction(Counted):
     """Explicit weights in a real layer, with a readout.
 
     name: what it represents and by which attention, such as "bank/iha". source: where the weights come from, such as
@@ -55,24 +76,9 @@ class Construction:
                 raise ValueError(f"{block} is not in the layer's {self.layer.out_dim} output coordinates")
 
     @property
-    def heads(self) -> int:
-        """H; of two layers, in each."""
-        return self.layer.num_heads
-
-    @property
-    def pseudo_heads(self) -> int:
-        """P; 1 for MHA."""
-        return getattr(self.layer, "num_pseudo_heads", 1)
-
-    @property
     def causality(self) -> Causality | None:
         """How the causal mask counts, by "token" or "virtual" token; None if the layer runs without it."""
         return getattr(self.layer, "causality", "token") if self.is_causal else None
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, counted."""
-        return count(self.layer)
 
     def pick(self, out: Float[Tensor, "batch tokens out"]) -> Float[Tensor, "batch tokens read"]:
         """The readout's blocks of a layer output, side by side: (batch, tokens, sum of the blocks' widths)."""

@@ -42,7 +42,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
-from constructions.construction import count
+from constructions.construction import Counted
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.rounding import ceil_sqrt, require_count
 
@@ -83,26 +83,11 @@ def readout(bits: int, rs: tuple[Fraction, ...]) -> tuple[Fraction, tuple[Fracti
 
 
 @dataclass(frozen=True)
-class ParityLayer:
+class ParityLayer(Counted):
     """A layer with the weights of the module docstring. layer: in float64, on inputs of width 2. bits: n."""
 
     layer: MultiHeadAttention | InterleavedHeadAttention
     bits: int
-
-    @property
-    def heads(self) -> int:
-        """H."""
-        return self.layer.num_heads
-
-    @property
-    def pseudo_heads(self) -> int:
-        """P; 1 for MHA."""
-        return getattr(self.layer, "num_pseudo_heads", 1)
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters, counted."""
-        return count(self.layer)
 
     @torch.no_grad()
     def __call__(self, bits: Integer[Tensor, "batch n"]) -> Float[Tensor, " batch"]:
