@@ -2,7 +2,7 @@
 
 - `workspace`: all tokens at every position, and the network that counts; `compact`, `causal`: other
   workspaces.
-- `mlp`: what counts behind a workspace. `histogram`: without a workspace.
+- `mlp`: what counts behind a workspace. `histogram`: without a workspace. `two_heads`: with content in the keys.
 - `temperature`, `precision`: softmax for hard attention; number formats.
 
 Imports `constructions.filter_bank`, `constructions.construction` and the packages below.

@@ -41,13 +41,20 @@ class PairCount(nn.Module):
         modulus: M >= 1.
         coefficient: G, any integer.
         flags: columns that hold the presence flags, in the same order; None if every slot holds a token.
+        own: the column of x_0; None for slot 0's.
 
     Raises:
         ValueError: M < 1.
     """
 
     def __init__(
-        self, values: list[int], width: int, modulus: int, coefficient: int, flags: list[int] | None = None
+        self,
+        values: list[int],
+        width: int,
+        modulus: int,
+        coefficient: int,
+        flags: list[int] | None = None,
+        own: int | None = None,
     ) -> None:
         super().__init__()
         self.modulus = require_count("modulus", modulus)
@@ -57,7 +64,7 @@ class PairCount(nn.Module):
         self.total = nn.Linear(slots**2, 1, bias=False, dtype=torch.float64)
         with torch.no_grad():
             self.total.weight.fill_(1)
-            _pair_weights(self.pairs, values, coefficient % modulus)
+            _pair_weights(self.pairs, values, coefficient % modulus, own)
             if self.presence is not None and flags is not None:
                 _pair_weights(self.presence, flags, 1)
                 self.presence.bias.fill_(-2)
@@ -69,11 +76,11 @@ class PairCount(nn.Module):
         return self.total(hidden).squeeze(-1)
 
 
-def _pair_weights(linear: nn.Linear, columns: list[int], coefficient: int) -> None:
+def _pair_weights(linear: nn.Linear, columns: list[int], coefficient: int, own: int | None = None) -> None:
     slots = len(columns)
     linear.weight.zero_()
     rows = linear.weight.view(slots, slots, -1)
-    rows[:, :, columns[0]] += 1
+    rows[:, :, columns[0] if own is None else own] += 1
     for s, column in enumerate(columns):
         rows[s, :, column] += coefficient
         rows[:, s, column] += 1

@@ -1,7 +1,8 @@
 """What `iha-theory verify` runs: named groups of checks, as a list of steps.
 
 - `bank`: the polynomial filter bank on a graph; `every_matrix`: for all matrices at once, at large sizes.
-- `cpm3`: CPM-3 for every N_max. `causal`: the same, and filter banks, under the causal mask.
+- `cpm3`: CPM-3 for every N_max, by a workspace and by two heads. `causal`: by a workspace, and filter banks, under the
+  causal mask.
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
@@ -64,7 +65,7 @@ def steps(
         groups: of `GROUPS`.
         graphs: for the bank; None for the built-in ones, together with the checks for all matrices and at large sizes.
         terms: the k of the bank.
-        n_max: the N_max of CPM-3.
+        n_max: the N_max of CPM-3; two heads run on longer sequences too if it is left out.
         tasks: the (M, G) of CPM-3.
         exact_only: leave out the float64 tier.
     """
@@ -79,6 +80,9 @@ def steps(
             out.append(Step("N = 128, k = 64", every_matrix.large_checks))
     if "cpm3" in groups:
         out += [Step(f"CPM-3, N_max = {n}", lambda n=n: cpm3.checks(n, tasks)) for n in n_max]
+        if n_max is N_MAX:
+            more = range(N_MAX.stop, cpm3.TWO_HEADS + 1)
+            out.append(Step("CPM-3 by two heads", lambda: (cpm3.two_heads_exact(n, tasks) for n in more)))
     if "causal" in groups:
         out += [Step(f"causal bank, k = {k}", lambda k=k: causal.bank_checks(k, exact_only)) for k in causal.TERMS]
         out += [Step(f"causal CPM-3, N_max = {n}", lambda n=n: causal.cpm3_checks(n)) for n in causal.N_MAX]

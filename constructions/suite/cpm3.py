@@ -1,6 +1,7 @@
 """Checks of CPM-3: the workspace as an operator, and the network's counts against the task's definition."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from constructions.checks.operators import exact_gap
 from constructions.checks.oracles.workspace import slots
 from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.construction import Construction, count
+from constructions.cpm3.two_heads import two_heads
 from constructions.cpm3.workspace import CountPairsNetwork, network, workspace
 from constructions.filter_bank.layers import PAPER
 from iha_theory import exact
@@ -19,6 +21,10 @@ from synthetic.tasks.count_pairs import CountPairs, all_sequences
 EXHAUSTIVE = 100_000
 """All M^N sequences are run where there are at most this many."""
 SAMPLES = 200
+FEW = 5
+"""Sequences for two heads, each in plain self-attention."""
+TWO_HEADS = 64
+"""Most tokens of the two heads that `verify` runs."""
 
 TASKS = ((1, 3), (2, 5), (3, 7), (3, 8), (4, -9), (5, 11), (7, 2**62 + 1))
 """(M, G). M = 1 counts all pairs; M divides G - 1 in (2, 5) and (3, 7) only, where order does not matter (ledger
@@ -27,6 +33,7 @@ E1)."""
 CLAIMS = {
     "mha": "CPM-3 by MHA with N_max heads of hard attention, then an MLP",
     "iha": "CPM-3 by IHA with ceil(sqrt N_max) heads of hard attention, then an MLP",
+    "two-heads": "CPM-3 by MHA with two heads of linear attention on [x, I], content in the keys of one, then an MLP",
 }
 
 
@@ -93,30 +100,92 @@ def counts_exact(
         )
 
 
-def _sequences(modulus: int, tokens: int, seed: int) -> np.ndarray:
-    if modulus**tokens <= EXHAUSTIVE:
+def two_heads_exact(tokens: int, tasks: Sequence[tuple[int, int]]) -> CheckResult:
+    """The counts of two heads as integers, for all the tasks: zeros, equal, increasing and two random ones."""
+    nets = [two_heads(tokens, m, g) for m, g in tasks]
+    return CheckResult(
+        id=f"cpm3-two-heads/N={tokens}/mha/exact",
+        claim=CLAIMS["two-heads"],
+        layer="mha",
+        heads=nets[0].attention.heads,
+        pseudo_heads=1,
+        parameters=count(nets[0].module),
+        tier="exact",
+        error=max(map(two_heads_error, nets, tasks)),
+        bound=0.0,
+        setting={"n_max": tokens, "tasks": list(tasks)},
+        compared=f"counts of {FEW} sequences for each (M, G), as integers",
+        claimed_heads=2,
+    )
+
+
+def two_heads_error(net: CountPairsNetwork, task: tuple[int, int]) -> float:
+    """The largest difference between the network's counts and the task's."""
+    x = _sequences(task[0], net.slots, 0, FEW, FEW)
+    return float((net(torch.from_numpy(x)) - torch.from_numpy(CountPairs(*task).target(x))).abs().max())
+
+
+def _sequences(modulus: int, tokens: int, seed: int, most: int = EXHAUSTIVE, samples: int = SAMPLES) -> np.ndarray:
+    if modulus**tokens <= most:
         return np.concatenate(list(all_sequences(modulus, tokens)))
     high = min(4 * modulus, (exact.LARGEST_INTEGER - 1) // (modulus + tokens + 2))  # what the network takes
     if high < 1:
         raise ValueError(f"the modulus M must be below 2^53 for a network in float64, got {modulus}")
-    x = np.random.default_rng(seed).integers(0, high, (SAMPLES, tokens))
+    x = np.random.default_rng(seed).integers(0, high, (samples, tokens))
     x[0], x[1], x[2] = 0, min(modulus, high) - 1, np.arange(tokens) % high
     return x
 
 
 def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResult]:
-    """Workspace and counts for one N_max, by both layers."""
+    """Workspace and counts for one N_max, by both layers; and two heads."""
     for layer in PAPER:
         construction = workspace(layer, tokens)
         yield workspace_exact(layer, construction)
         for modulus in dict.fromkeys(m for m, _ in tasks):
             yield from counts_exact(layer, construction, modulus, [g for m, g in tasks if m == modulus])
+    if tokens <= TWO_HEADS:
+        yield two_heads_exact(tokens, tasks)
 
 
 def subjects() -> list[Subject]:
     """The checks of CPM-3, to be tested by mutants."""
     cases = ((5, 3, 8), (9, 5, 11))
-    return [s for case in cases for layer in PAPER for s in _subjects(*case, layer)]
+    return [s for case in cases for layer in PAPER for s in _subjects(*case, layer)] + [_two_heads(5, 5, 11)]
+
+
+def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
+    sequences = torch.from_numpy(np.random.default_rng(1).integers(0, modulus, (FEW, tokens)))
+    rest = range(tokens + 1, 2 * tokens)
+
+    def changed(change: Callable[[CountPairsNetwork], Any]) -> Callable[[CountPairsNetwork], CountPairsNetwork]:
+        def make(net: CountPairsNetwork) -> CountPairsNetwork:
+            with torch.no_grad():
+                change(net)
+            return net
+
+        return make
+
+    return Subject(
+        f"cpm3-two-heads/N={tokens}/mha/exact",
+        build=lambda: two_heads(tokens, modulus, coefficient),
+        error=lambda net: (two_heads_error(net, (modulus, coefficient)), 0.0),
+        outputs=lambda net: net(sequences).double(),
+        layer=lambda net: net.attention.layer,
+        extra={
+            "two tokens written to one place": changed(
+                lambda net: net.attention.layer.v_proj.weight[0].copy_(net.attention.layer.v_proj.weight[1])
+            ),
+            "no content in the keys": changed(lambda net: net.attention.layer.k_proj.weight[0, 0].zero_()),
+            "own token of the next": changed(
+                lambda net: net.attention.layer.q_proj.weight[tokens:].copy_(
+                    net.attention.layer.q_proj.weight[tokens:].roll(1, 0)
+                )
+            ),
+            "slot 0 for the own token": changed(
+                lambda net: net.mlp.pairs.weight.copy_(net.mlp.pairs.weight[:, [tokens, *range(1, tokens), 0, *rest]])
+            ),
+        },
+    )
 
 
 def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[Subject]:

@@ -1,0 +1,55 @@
+"""CPM-3 by two heads of linear attention on the paper's own input [x, I], with content in the keys (docs/cpm3.md).
+
+With content x_j (width 1) and one-hot positions e_j:
+
+- head 1 has query 1, key x_j and value e_j, so every token gets sum_j x_j e_j = (x_1, ..., x_N), the whole sequence;
+- head 2 has query e_i, key e_j and value x_j, so token i gets x_i. (A residual connection would do.)
+
+Then the paper's MLP counts, with x_i in place of slot 0 (`constructions.cpm3.mlp.PairCount`). Nothing is rounded: every
+sum has one addend that is not 0. Values of width N are what it pays: the total value width, H d_v = 2N, is that of the
+workspace within a factor of 2.
+"""
+
+import torch
+
+from constructions.construction import Construction, blocks
+from constructions.cpm3.mlp import PairCount
+from constructions.cpm3.workspace import CountPairsNetwork
+from iha_theory.attention import MultiHeadAttention
+from iha_theory.rounding import require_count
+
+
+def whole_sequence(n: int) -> MultiHeadAttention:
+    """The layer for N tokens: columns 0 .. N-1 of every token hold the sequence, column N the token itself."""
+    layer = MultiHeadAttention(
+        n + 1, 2, head_dim=n, value_head_dim=n, out_proj=False, pattern="linear", scale=1.0, dtype=torch.float64
+    )
+    query, key, value = (p.weight.view(2, n, n + 1) for p in (layer.q_proj, layer.k_proj, layer.v_proj))
+    positions = torch.eye(n, dtype=torch.float64)
+    with torch.no_grad():
+        for weight in (query, key, value):
+            weight.zero_()
+        query[0, 0, 1:] = 1  # whatever the position
+        key[0, 0, 0] = 1
+        value[0, :, 1:] = positions
+        query[1, :, 1:] = key[1, :, 1:] = positions
+        value[1, 0, 0] = 1
+    return layer
+
+
+def two_heads(tokens: int, modulus: int, coefficient: int) -> CountPairsNetwork:
+    """The whole construction, for sequences of N integers.
+
+    Args:
+        tokens: N.
+        modulus: M.
+        coefficient: G, any integer.
+
+    Raises:
+        ValueError: N or M below 1.
+    """
+    layer = whole_sequence(require_count("tokens", tokens))
+    mlp = PairCount([*range(tokens)], layer.out_dim, modulus, coefficient, own=tokens)
+    return CountPairsNetwork(
+        Construction("two-heads/mha", "docs/results.md T18", layer, blocks("x_{}", tokens), 1), mlp
+    )

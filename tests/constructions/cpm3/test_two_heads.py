@@ -1,0 +1,35 @@
+"""Two heads with content in the keys, against the task."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from constructions.cpm3.two_heads import two_heads, whole_sequence
+from iha_theory.operators.weights import NotPositionOnlyError, read, with_positions
+from synthetic.tasks.count_pairs import CountPairs
+
+
+def test_every_token_gets_the_whole_sequence_and_itself():
+    x = with_positions(torch.tensor([[[2.0], [3.0], [5.0]]], dtype=torch.float64))
+    assert whole_sequence(3)(x, x, x)[0].tolist() == [[2, 3, 5, own, 0, 0] for own in (2, 3, 5)]
+
+
+def test_it_is_not_position_only():
+    with pytest.raises(NotPositionOnlyError, match="keys use content"):
+        read(whole_sequence(3), 1)
+
+
+@given(st.integers(1, 12), st.integers(1, 9), st.integers(-(10**20), 10**20), st.data())
+@settings(max_examples=40, deadline=None)
+def test_counts_are_the_task(tokens, modulus, coefficient, data):
+    x = np.array([data.draw(st.lists(st.integers(-(10**6), 10**6), min_size=tokens, max_size=tokens))])
+    net = two_heads(tokens, modulus, coefficient)
+    assert net.attention.heads == 2
+    assert np.array_equal(net(torch.from_numpy(x)).numpy(), CountPairs(modulus, coefficient).target(x))
+
+
+def test_no_tokens_are_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        two_heads(0, 3, 1)
