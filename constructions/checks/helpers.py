@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from constructions.checks.mutants import MutantResult, Subject, changed, holds
 from constructions.construction import Construction
+from constructions.cpm3.packing import PackedNetwork
 from constructions.cpm3.workspace import CountPairsNetwork
 from constructions.filter_bank.approximate import Decomposition
 from constructions.filter_bank.layers import LAYERS
@@ -34,6 +35,7 @@ from iha_theory.operators.weights import Mixing, PositionWeights
 
 ROOMS = ("constructions.construction", "constructions.filter_bank.", "constructions.cpm3.", "constructions.targets.")
 UNDAMAGED = {
+    "cpm3.packing.digits_held": "fewer digits in a number are right too, and more heads are not as claimed",
     "cpm3.mlp._pair_weights": "returns nothing; what it wrote is damaged as the network's result",
     "filter_bank.approximate.floor": "an error to be expected, which no weight depends on",
     "filter_bank.product_fit.chebyshev_maps": "a basis of polynomials; in a wrong one the fit falls back on the powers",
@@ -242,6 +244,11 @@ for _type in FIELDS:
 @damaged.register
 def _(result: CountPairsNetwork) -> Any:
     return replace(result, mlp=_weight_reversed(result.mlp, result.mlp.pairs, 1))
+
+
+@damaged.register
+def _(result: PackedNetwork) -> Any:
+    return replace(result, count=_weight_reversed(result.count, result.count.select, 1))
 
 
 @damaged.register

@@ -1,8 +1,8 @@
 """What `iha-theory verify` runs: named groups of checks, as a list of steps.
 
 - `bank`: the polynomial filter bank on a graph; `every_matrix`: for all matrices at once, at large sizes.
-- `cpm3`: CPM-3 for every N_max, by a workspace and by two heads. `causal`: by a workspace, and filter banks, under the
-  causal mask.
+- `cpm3`: CPM-3 for every N_max, by a workspace and by two heads; `packing`: by few large numbers. `causal`: by a
+  workspace, and filter banks, under the causal mask.
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
@@ -29,6 +29,7 @@ from constructions.suite import (
     every_matrix,
     fewer_heads,
     inclusion,
+    packing,
     parity,
     state_space,
 )
@@ -36,7 +37,7 @@ from iha_theory.processes import Lost, spread
 from synthetic.graphs import Graph, builtin
 
 GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm", "parity")
-MODULES = (bank, every_matrix, cpm3, causal, inclusion, better, fewer_heads, convolution, state_space, parity)
+MODULES = (bank, every_matrix, cpm3, packing, causal, inclusion, better, fewer_heads, convolution, state_space, parity)
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
 TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
 N_MAX = range(1, 27)
@@ -65,7 +66,7 @@ def steps(
         groups: of `GROUPS`.
         graphs: for the bank; None for the built-in ones, together with the checks for all matrices and at large sizes.
         terms: the k of the bank.
-        n_max: the N_max of CPM-3; two heads run on longer sequences too if it is left out.
+        n_max: the N_max of CPM-3; if it is left out, longer sequences and packed ones are checked too.
         tasks: the (M, G) of CPM-3.
         exact_only: leave out the float64 tier.
     """
@@ -83,6 +84,9 @@ def steps(
         if n_max is N_MAX:
             more = range(N_MAX.stop, cpm3.TWO_HEADS + 1)
             out.append(Step("CPM-3 by two heads", lambda: (cpm3.two_heads_exact(n, tasks) for n in more)))
+            out += [
+                Step(f"CPM-3 packed, N = {case[0]}", lambda case=case: packing.checks(*case)) for case in packing.CASES
+            ]
     if "causal" in groups:
         out += [Step(f"causal bank, k = {k}", lambda k=k: causal.bank_checks(k, exact_only)) for k in causal.TERMS]
         out += [Step(f"causal CPM-3, N_max = {n}", lambda n=n: causal.cpm3_checks(n)) for n in causal.N_MAX]
@@ -200,6 +204,7 @@ def small_steps() -> list[Step]:
         Step("bank", lambda: bank.graph_checks(builtin("petersen"), 2, exact_only=True)),
         Step("every matrix", every_matrix.checks),
         Step("CPM-3", lambda: cpm3.checks(2, ((2, 5),))),
+        Step("CPM-3 packed", lambda: packing.checks(4, 4, 2)),
         Step("causal bank", lambda: causal.bank_checks(2, exact_only=True)),
         Step("causal CPM-3", lambda: causal.cpm3_checks(2)),
         Step("inclusion", lambda: inclusion.inclusion_checks(exact_only=True)),

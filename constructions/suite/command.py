@@ -17,7 +17,7 @@ EPILOG = """\
 names:
   bank        [X, AX, ..., A^(k-1) X] by MHA with k heads and by IHA with ceil(sqrt k)
   cpm3        counting pairs with x_i + G x_j + x_l = 0 mod M, by N_max and ceil(sqrt N_max) heads; and by two heads of
-              MHA with content in the keys, on up to 64 tokens
+              MHA with content in the keys, and with many tokens packed into one number
   causal      the bank of a lower-triangular matrix, and CPM-3 over the tokens so far, under the causal mask
   inclusion   every MHA is an IHA
   strictness  some IHA is no MHA
