@@ -25,11 +25,24 @@ H P^2 (docs/results.md T1), so P >= sqrt(r / H) for an operator of Schmidt rank 
   1)^2, it needs ceil(H / P) <= s, that is P = ceil(H / s).)
 - Tiles that overlap, for H = 3 and H = 7 (`OVERLAPPING`), with P = ceil(sqrt H): where they overlap the sums of r_o w_m
   are 1 because some are negative. Fewer attention maps than T6: 12 for k = 9 (T6: 27), 63 for k = 49 (T6: 112).
-- No such tiles for H = s^2 - 1 and P = s >= 3 (H = 8, 15, ...): a row needs s tiles to reach all H > s (s - 1) columns,
-  and H tiles have H s rows, so every row is in exactly s tiles, of s columns each. These are s^2 columns, H different
-  ones: one cell of every row is in two tiles, the others in one. The same holds for columns. So within a tile the cells
-  of the second kind are all but a partial matching of K_{s,s}, which leaves it connected. There r_o w_m = 1; hence r
-  and w are constant on the tile, and r_o w_m = 1 everywhere in it. A cell in two tiles then has c = 2, not 1.
+- No tiles of side s with c = 1 on the whole grid for H = s^2 - m, m >= 1, if s > 2 m (8, 15, 23, 24, 34, 35, ...), or
+  if s = 2 m and m is not 1 modulo 3 (14, 33, ...): `impossible`. H = 13, 21, 22, 31, ... are open.
+
+  1. *Counts.* A row needs s tiles, as H > s (s - 1), and H tiles have H s rows: each row is in exactly s tiles and each
+     tile has s rows. These s tiles have s^2 = H + m columns. So call a cell in one tile single, others double: a row
+     has at most m double cells, and at least one; m of them if each is in two tiles. Columns likewise.
+  2. *s > 2 m.* In a tile every row has at least s - m > s / 2 single cells, so two rows share a column of such: they
+     join all rows and columns. On them r_o w_m = 1, so r and w are constant and r_o w_m = 1 on the whole tile. So
+     c >= 2 on double cells.
+  3. *s = 2 m.* A tile whose single cells do not join it all has two parts, of m rows and m columns each, since each row
+     and column has m single cells at least: all cells within the parts are single, and the others, two blocks of
+     m x m, are double. With r_o w_m = 1 on the parts it is v on one block and 1 / v on the other. A double cell is in
+     such a tile, or c >= 2. So its row has m double cells in that tile, and no others, and each is in two tiles. If
+     r_o w_m = 1 in either of the two, the other has 0: not so. So both are tiles of two parts, with v and 1 - v, v not
+     0 or 1, and with the same block there, as it holds all double cells of its rows and of its columns. Go on to the
+     other tile, and to its other block, and so on: from v to 1 / (1 - v), a map whose third power is the identity and
+     which has no fixed point, nor has its square. So the tiles of two parts lie on cycles of lengths divisible by 3.
+     Each row is in two of them, so there are 2 H / s = 4 m - 1, and m = 1 modulo 3.
 
 **With an output projection** P = ceil(sqrt H) is enough for every H (`cyclic`, `products`): tile h has rows h + p and
 columns h + e P modulo H, for p, e < P. Cell (o, m) is in as many tiles as there are (p, e) with e P - p = m - o modulo
@@ -49,7 +62,7 @@ from torch import Tensor
 from constructions.filter_bank.paper import Powers, iha_weights, selectors
 from iha_theory.attention.patterns import Pattern
 from iha_theory.operators.weights import Mixing, PositionWeights
-from iha_theory.rounding import ceil_sqrt
+from iha_theory.rounding import ceil_sqrt, require_count
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,16 @@ OVERLAPPING = {
 """H tiles with c = 1 on the whole grid and P = ceil(sqrt H), which no H tiles without overlap reach."""
 
 
-def tiling(rows: int, columns: int, heads: int, projected: bool = False) -> tuple[Tile, ...]:
+def impossible(heads: int) -> bool:
+    """Whether H tiles of side ceil(sqrt H) are proved not to have c = 1 on the whole grid; see the module docstring."""
+    side = ceil_sqrt(heads)
+    missing = side**2 - heads
+    return 0 < 2 * missing < side or (side == 2 * missing and missing % 3 != 1)
+
+
+def tiling(
+    rows: int, columns: int, heads: int, projected: bool = False, pseudo_heads: int | None = None
+) -> tuple[Tile, ...]:
     """At most H tiles that cover the first cells of the H x H grid, of the least side that the module docstring has.
 
     Args:
@@ -96,6 +118,10 @@ def tiling(rows: int, columns: int, heads: int, projected: bool = False) -> tupl
         columns: how many columns.
         heads: H.
         projected: cells may be covered twice, since an output projection divides by c.
+        pseudo_heads: the largest side allowed; None for any.
+
+    Raises:
+        ValueError: no tiling of that side is known; it says whether there is none.
     """
     side = next(p for p in count(1) if -(-rows // p) * -(-columns // p) <= heads)
     rectangles = tuple(
@@ -105,7 +131,17 @@ def tiling(rows: int, columns: int, heads: int, projected: bool = False) -> tupl
     )
     others = [cyclic(heads)] if projected else []
     others += [OVERLAPPING[heads]] if heads in OVERLAPPING else []
-    return min([rectangles, *others], key=lambda tiles: max(tile.side for tile in tiles))
+    best = min([rectangles, *others], key=_side)
+    if pseudo_heads is not None and _side(best) > require_count("pseudo_heads", pseudo_heads):
+        whole = rows == columns == heads and not projected and pseudo_heads == ceil_sqrt(heads)
+        none = heads * pseudo_heads**2 < rows * columns or (whole and impossible(heads))
+        what = f"H = {heads} tiles with P = {pseudo_heads} pseudo-heads for a grid of {rows} x {columns}"
+        raise ValueError(f"there are no {what}" if none else f"no {what} are known: P = {_side(best)} is enough")
+    return best
+
+
+def _side(tiles: tuple[Tile, ...]) -> int:
+    return max(tile.side for tile in tiles)
 
 
 def cyclic(heads: int) -> tuple[Tile, ...]:
@@ -135,7 +171,7 @@ def mixing(tiles: tuple[Tile, ...], heads: int, average: bool = False) -> Mixing
         heads: H.
         average: hard attention averages: scale a tile's pseudo-values by the number of its columns.
     """
-    shape = (heads, heads, max(tile.side for tile in tiles))
+    shape = (heads, heads, _side(tiles))
     alpha_q, alpha_k, alpha_v, collapse = (np.zeros(shape) for _ in range(4))
     for h, tile in enumerate(tiles):
         for p, (o, r) in enumerate(tile.rows):

@@ -1,5 +1,7 @@
 """Tiled IHA: the tilings themselves, the bank and the workspace for every size, costs, products, mutants."""
 
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
 from math import isqrt
 
 import numpy as np
@@ -72,6 +74,82 @@ def test_cyclic_tiles_cover_once_or_twice():
         tiles = tiled.cyclic(heads)
         assert len(tiles) == heads
         assert set(tiled.coverage(tiles, heads).flatten()) <= {1, 2}
+
+
+IMPOSSIBLE = {8, 14, 15, 23, 24, 33, 34, 35, 46, 47, 48, 61, 62, 63}
+"""Up to H = 64; written out from s > 2 m, and s = 2 m for m = 2, 3. H = 3 (m = 1) and 60 (m = 4) are not."""
+
+
+def test_impossible_tilings_are_refused_at_once():
+    for heads in range(1, 65):
+        least = ceil_sqrt(heads)
+        assert tiled.impossible(heads) == (heads in IMPOSSIBLE)
+        if heads in IMPOSSIBLE:
+            with pytest.raises(ValueError, match=f"there are no H = {heads} tiles with P = {least} "):
+                tiled.tiling(heads, heads, heads, pseudo_heads=least)
+            assert side(tiled.tiling(heads, heads, heads, pseudo_heads=least + 1)) == least + 1
+            assert side(tiled.tiling(heads, heads, heads, projected=True, pseudo_heads=least)) == least
+    with pytest.raises(ValueError, match=r"no H = 13 tiles .* are known: P = 5 is enough"):
+        tiled.tiling(13, 13, 13, pseudo_heads=4)
+    with pytest.raises(ValueError, match="there are no H = 9 tiles with P = 2 "):
+        tiled.tiling(9, 9, 9, projected=True, pseudo_heads=2)
+
+
+def parts(double):
+    """The rows and columns that single cells join, as sets of (rows, columns), of a square 0/1 matrix."""
+    size, left, found = len(double), set(range(len(double))), []
+    while left:
+        rows, columns, new = set(), set(), {left.pop()}
+        while new:
+            rows |= new
+            columns |= {m for o in new for m in range(size) if not double[o][m]}
+            new = {o for o in range(size) for m in columns if not double[o][m]} - rows
+        left -= rows
+        found.append((rows, columns))
+    return found
+
+
+@pytest.mark.parametrize(("size", "most"), [(3, 1), (4, 1), (5, 1), (5, 2), (2, 1), (4, 2)])
+def test_single_cells_join_a_tile_or_leave_two_equal_parts(size, most):
+    """The proof's steps 2 and 3, for every pattern of double cells, up to the order of rows."""
+    choices = [row for row in product((0, 1), repeat=size) if sum(row) <= most]
+    split = 0
+    for double in combinations_with_replacement(choices, size):
+        if max(map(sum, zip(*double, strict=True))) > most:
+            continue
+        found = parts(double)
+        if len(found) > 1:
+            split += 1
+            assert [(len(rows), len(columns)) for rows, columns in found] == [(most, most)] * 2
+            assert sum(map(sum, double)) == 2 * most**2
+    assert (split > 0) == (size == 2 * most)
+
+
+def test_three_steps_come_back():
+    """v -> 1 / (1 - v) in the tiles of H = 3: m = 1, so 4 m - 1 = 3 tiles on one cycle."""
+    for v in (Fraction(2), Fraction(-3), Fraction(1, 7)):
+        orbit = [v]
+        for _ in range(3):
+            orbit.append(1 / (1 - orbit[-1]))
+        assert orbit[3] == v
+        assert len(set(orbit)) == 3
+    crossed = {1 / (r * w) for tile in tiled.OVERLAPPING[3] for _, r in tile.rows for _, w in tile.columns} - {1}
+    assert crossed | {1 / v for v in crossed} == {-1, 2, 0.5}
+
+
+# Found by an exhaustive search: eight tiles of side 3 that cover the 8 x 8 grid, by the tiles of each row and column.
+ROWS = ("012", "013", "024", "135", "246", "357", "467", "567")
+COLUMNS = ("036", "045", "056", "127", "145", "147", "236", "237")
+
+
+def test_a_cover_for_eight_heads_has_no_coefficients():
+    """Every cell is in one tile or two; the single cells force all products to 1, so the others have c = 2."""
+    count = np.array([[len(set(row) & set(column)) for column in COLUMNS] for row in ROWS])
+    assert set(count.flatten()) == {1, 2}
+    for tile in "01234567":
+        rows, columns = ([i for i, x in enumerate(sets) if tile in x] for sets in (ROWS, COLUMNS))
+        assert (len(rows), len(columns)) == (3, 3)
+        assert len(parts(count[np.ix_(rows, columns)] - 1)) == 1
 
 
 def test_attention_cost():
