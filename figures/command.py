@@ -47,7 +47,9 @@ def add_parser(commands: Any) -> None:
         description="Draws pictures as SVG and PNG, with the data of each as CSV.",
         epilog=EPILOG,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which pictures; default all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="which pictures; default all (with --from: that have runs)"
+    )
     parser.add_argument(
         "--from", dest="runs", metavar="DIR", type=Path, help="folder with runs.jsonl files; default: train now"
     )
@@ -71,6 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
     output.prepare_json(arguments.json)
     checks = None if arguments.checks is None else _read(arguments.checks)
     runs, read = _runs(trained, arguments) if trained else ([], {})
+    if not arguments.names and arguments.runs is not None:
+        for name in [name for name in trained if not any(run.task in _shown(name) for run in runs)]:
+            print(f"{name}: left out, {arguments.runs} has no run of {' or '.join(_shown(name))}", file=sys.stderr)
+            names.remove(name)
+            trained.remove(name)
     failed = sum(run.outcome == "failed" and run.task in _shown(name) for name in trained for run in runs)
     pictures: dict[str, Picture] = {}
     for name in sorted(names, key=lambda name: name not in SWEEPS):

@@ -13,6 +13,7 @@ import iha_theory
 def test_every_public_name_resolves(package):
     for name in package.__all__:
         assert getattr(package, name) is not None
+        assert name in dir(package)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = package.nothing
 

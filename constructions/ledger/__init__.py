@@ -62,16 +62,19 @@ def _order(statement: Statement) -> tuple[str, int, str]:
 
 
 def select(ids: Sequence[str]) -> list[Statement]:
-    """The statements with these ids, in the ledger's order; all for none. Case does not matter.
+    """The statements with these ids, in the ledger's order; all for none. Case does not matter, T14 is T14a, T14b, ...
 
     Raises:
         ValueError: an unknown id.
     """
     found = {s.id.lower(): s for s in statements()}
+    wanted: set[str] = set()
     for name in ids:
-        if name.lower() not in found:
-            near = get_close_matches(name.lower(), found, n=3, cutoff=0.4)
+        key = name.lower()
+        parts = {key} & set(found) or {other for other in found if re.fullmatch(f"{re.escape(key)}[a-z]", other)}
+        if not parts:
+            near = get_close_matches(key, found, n=3, cutoff=0.4)
             accepted = [found[n].id for n in near] or ["E1, E2, ...", "T1, T2, ...", "P-..."]
             raise ValueError(f"unknown statement {name!r}: did you mean {', '.join(accepted)}? `claims --list` has all")
-    wanted = {name.lower() for name in ids}
+        wanted |= parts
     return [s for key, s in found.items() if not wanted or key in wanted]

@@ -38,7 +38,8 @@ class Witness:
         errors: the same at t = `SCALES` for the same direction, so that one sees it settle.
         scale: t, of the input that is returned.
         slope: |L(x a^T) gamma| / |L(x a^T)|: by the theorem the error tends to at least this where gamma is orthogonal
-            to all a^T B_h. 0 if the layer's rows span the bank's.
+            to all a^T B_h. 0 if the layer's rows span the bank's. Rows are read at the largest t, where a softmax with
+            content in it may be constant: more than 0 is no proof of too few heads, the error is what counts.
     """
 
     x: Float[Tensor, "N d"]
@@ -54,9 +55,14 @@ def witness(
 ) -> Witness:
     """The worst input found on which a layer differs from X -> [T_0 X, ..., T_{k-1} X].
 
+    For a layer that was made or trained for the bank: any other has an error near 1 or more, however many heads.
+
+        attend = torch.nn.MultiheadAttention(e, H, batch_first=True).double()
+        f = lambda x: after(attend(z := before(x), z, z)[0])  # before: d -> e, positions too; after: linear, e -> k d
+        witness(f, torch.stack([torch.linalg.matrix_power(A, t) for t in range(k)])).error
+
     Args:
-        layer: f, from (batch, N, d) to (batch, N, k d) in float64; a module that is called with query, key and value
-            is wrapped: `lambda x: module(x, x, x)`.
+        layer: f, from (batch, N, d) to (batch, N, k d) in float64. A residual connection counts as a head.
         bank: T, (k, N, N).
         width: d.
         directions: how many content directions a are tried.
@@ -65,7 +71,10 @@ def witness(
     Raises:
         ValueError: sizes below 1, a bank of another shape, or outputs of another shape or that are no numbers.
     """
-    matrices = torch.as_tensor(bank, dtype=torch.float64)
+    try:
+        matrices = torch.as_tensor(bank, dtype=torch.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a bank of type {type(bank).__name__}: expected numbers, (k, N, N)") from error
     require_count("width", width)
     require_count("directions", directions)
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2] or matrices.numel() == 0:
@@ -107,7 +116,10 @@ def _row_space(own: Tensor, wanted: Tensor) -> Float[Tensor, "rank kd"]:
 
 
 def _run(layer: Callable[[Tensor], Tensor], x: Float[Tensor, "batch N d"], bank: Tensor) -> Tensor:
-    out = layer(x)
+    try:
+        out = layer(x)
+    except (TypeError, RuntimeError) as error:
+        raise ValueError(f"the layer cannot be called with one float64 tensor {tuple(x.shape)}: {error}") from error
     expected = (*x.shape[:2], len(bank) * x.shape[2])
     if not isinstance(out, Tensor) or out.shape != expected:
         shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

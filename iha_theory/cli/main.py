@@ -35,6 +35,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+        self.typed: str | None = None
+        """The command that was typed, whose help an error of this parser points to."""
         self.prepare: Callable[[list[str]], None] | None = None
         """Called with the words to parse, before they are: to add the options that depend on what was typed."""
 
@@ -49,7 +51,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints what is wrong and what is accepted in one line, and exits with 2."""
-        self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+        prog = self.prog if self.typed is None else f"{self.prog} {self.typed}"
+        self.exit(2, f"{prog}: error: {' '.join(message.split())} (see {prog} --help)\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     typed = next((word for word in argv if not word.startswith("-")), None)
     for name, text in COMMANDS.items():
         if name == typed:
+            parser.typed = name
             (entry,) = entry_points(group=GROUP, name=name)
             entry.load().add_parser(commands)
         else:

@@ -244,5 +244,5 @@ def _is_number(text: str) -> bool:
     try:
         parse(text)
     except ValueError:
-        return False
+        return text.lower().lstrip("+-") in ("nan", "inf", "infinity")  # meant as one, and refused as one
     return True

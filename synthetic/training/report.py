@@ -116,7 +116,7 @@ def progress(bar: Callable[..., None], label: str) -> Callable[[Any], None]:
         if not progress.losses:
             return
         loss = sum(progress.losses.values()) / len(progress.losses)
-        against = "" if progress.floor is None else f", floor {progress.floor:.5f}"
+        against = "" if progress.floor is None else f", floor of the error {progress.floor:.5f}"
         text = f"{label}: batch loss {loss:.5f}{against}"
         bar(text, progress.step, f"step {progress.step}/{progress.steps} {text}")
 

@@ -6,6 +6,7 @@ checkpoints into the folder; a cluster needs a shared one to continue from them.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,9 @@ def configs(
         for count in counts if heads is None else heads:
             point = dict(grid.options) | own | {"attention": layer, "heads": count}
             runs += [TrainConfig.for_task(task, point | {"seed": seed}) for seed in seeds]
-    return list(dict.fromkeys(runs))
+    return list({json.dumps(run.to_json() | {"pseudo_heads": run.pseudo}): run for run in reversed(runs)}.values())[
+        ::-1
+    ]
 
 
 def groups(runs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:

@@ -45,6 +45,14 @@ def test_headless_with_nothing_writable_but_the_output(tmp_path, runs):
         assert "<svg" in (tmp_path / "a" / "b" / f"{name}.svg").read_text()
 
 
+def test_without_names_pictures_without_runs_are_left_out(call, tmp_path, record, write, monkeypatch):
+    monkeypatch.setattr("figures.command.NAMES", ("floors", "frontier"))
+    folder = write([record(heads=1)])
+    code, out, err = call("figures", "--from", folder, "--out", tmp_path / "out")
+    assert (code, "floors.svg" in out, "frontier" in out) == (0, True, False)
+    assert "frontier: left out" in err
+
+
 def test_failed_runs_are_said(call, tmp_path, record, write):
     folder = write([record(heads=1), record(heads=1, seed=1, outcome="failed", error=0.1)])
     code, printed, _ = call("figures", "floors", "--from", folder, "--out", tmp_path / "out")

@@ -22,6 +22,11 @@ def test_a_page_has_verdict_counterexample_and_repair(call):
         assert part in out
 
 
+def test_a_number_without_a_letter_is_all_its_parts():
+    assert [s.id for s in ledger.select(["t17"])] == ["T17a", "T17b", "T17c"]
+    assert [s.id for s in ledger.select(["T16", "E1"])] == ["E1", "T16"]
+
+
 def test_json_is_strict_and_complete(call, tmp_path):
     file = tmp_path / "new" / "claims.json"
     code, out, _ = call("claims", "E1", "E7", "--json", str(file))

@@ -19,7 +19,7 @@ def test_train_shows_the_loss_against_the_floor_and_the_result(call, tmp_path):
     (record,) = json.loads((tmp_path / "r.json").read_text())["runs"]
     assert code == 0
     assert "loss" in err
-    assert f"floor {record['floor']:.5f}" in err
+    assert f"floor of the error {record['floor']:.5f}" in err
     assert f"error {record['error']:.5g}" in out
     assert record["seed"] == 0
     assert list(tmp_path.iterdir()) == [tmp_path / "r.json"]

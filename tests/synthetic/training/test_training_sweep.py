@@ -205,3 +205,8 @@ def test_named_sweeps():
             configs("workspace", options)
     with pytest.raises(ValueError, match="unknown sweep"):
         configs("nothing")
+
+
+def test_the_same_run_said_in_two_ways_is_made_once():
+    runs = configs("parity", heads=[2], seeds=range(1))
+    assert len({(run.task, str(run.to_json() | {"pseudo_heads": run.pseudo})) for run in runs}) == len(runs)
