@@ -7,8 +7,8 @@
 - `suite`: the checks that `iha-theory verify` runs. `ledger`: every statement, with a verdict computed when asked.
 - `heads`: heads and costs for a given graph, and files of weights. `learned`: what trained layers are.
 
-`bank`, `workspace`, `network`, `convolution`, `state_space`, `fir` and `Construction` can be imported from here; they
-are loaded when they are used. May import `synthetic` and `iha_theory`.
+`bank`, `workspace`, `network`, `confusion`, `convolution`, `state_space`, `fir` and `Construction` can be imported from
+here; they are loaded when they are used. May import `synthetic` and `iha_theory`.
 """
 
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from constructions.construction import Construction
+    from constructions.cpm3.injective import confusion
     from constructions.cpm3.workspace import network, workspace
     from constructions.filter_bank.layers import bank
     from constructions.targets.convolution import convolution
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _PLACE = {
     "Construction": "constructions.construction",
     "bank": "constructions.filter_bank.layers",
+    "confusion": "constructions.cpm3.injective",
     "convolution": "constructions.targets.convolution",
     "fir": "constructions.targets.state_space",
     "network": "constructions.cpm3.workspace",
@@ -31,7 +33,7 @@ _PLACE = {
     "workspace": "constructions.cpm3.workspace",
 }
 
-__all__ = ["Construction", "bank", "convolution", "fir", "network", "state_space", "workspace"]
+__all__ = ["Construction", "bank", "confusion", "convolution", "fir", "network", "state_space", "workspace"]
 
 
 def __getattr__(name: str) -> Any:
