@@ -19,13 +19,18 @@ G is lower-triangular Toeplitz, G_ij = s_{i-j} with 1 / chi~ = sum_t s_t z^t: s_
   in the output projection (`constructions.filter_bank.products.iha_products`).
 - MHA, r heads, r = dim span{N_t}: with N_t = sum_q f_qt N_{t_q} for independent N_{t_1}, ..., N_{t_r}, head q has
   queries sum_t f_qt L^t, keys G^T, and N_{t_q} in the output projection. If all are independent, head t has L^t.
-  Where r < ceil(sqrt k), IHA does the same with r heads.
+- IHA, H = P = ceil((r + 1) / 2) heads, where that is less (`constructions.filter_bank.unstructured` for power series):
+  let f_q(z) = sum_t f_qt z^t, of which f_1 has the least order (in echelon form), so that it divides the others as a
+  power series. Base keys (f_b(L) G)^T and the query L^0 give f_b(L) G, b <= H; queries (f_a / f_1)(L) with the key of
+  f_1 give f_a(L) G, a > H: 2 H - 1 >= r maps. No map needs to be invertible. The quotients can grow with N like an
+  unstable filter's response, so rounded weights are not made so.
 
 Causal by nature, for every N. A causal FIR filter y_t = sum_{j<k} N_j u_{t-j} is the case chi~ = 1, G = I.
 
 **Least.** The L^t G with t < k <= N are independent, so the operator Schmidt rank is r = dim span{N_t}, which is
 dim span{h_0 + D, h_1, ..., h_{N-1}} since G is invertible: MHA needs r heads, which is tight, and IHA ceil(sqrt r),
-tight where r = k. That takes d D >= k: a filter with d = D = 1 is one operator, and one head is enough.
+tight where r = k, and for r = 1, 2, 3, 5. r = k takes d D >= k: a filter with d = D = 1 is one operator, and takes one
+head.
 
 **Numbers.** A float64 is a rational. All this is done over the rationals (or a prime field), chi included, so a
 derogatory A needs no tolerance; where float64 cannot hold a weight, `rounded` asks for the nearest one.
@@ -47,6 +52,7 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from constructions.construction import Construction, blocks
+from constructions.filter_bank import unstructured
 from constructions.filter_bank.layers import LAYERS, PAPER, to_module
 from iha_theory import exact
 from iha_theory.exact import Domain
@@ -130,14 +136,15 @@ def fir(layer: str, taps: Sequence[Any] | np.ndarray, tokens: int, domain: Domai
 
 
 def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: bool = False) -> Construction:
-    """A causal rational filter by "mha" with r heads, or "iha" with min(r, ceil(sqrt k)).
+    """A causal rational filter by "mha" with r heads, or "iha" with min(ceil((r + 1) / 2), ceil(sqrt k)).
 
     Args:
         layer: "mha" or "iha".
         given: k numerators, r of them independent.
         tokens: N, at least 1.
         rounded: round weights to the nearest float64: at most three factors of an addend, each by a relative 2^-53 as
-            long as none of them underflows. The error bound is then relative to the sum of the addends' sizes.
+            long as none of them underflows. The error bound is then relative to the sum of the addends' sizes. IHA then
+            has min(r, ceil(sqrt k)) heads.
 
     Raises:
         OverflowError: a weight that float64 cannot hold (without `rounded`), or beyond its range.
@@ -150,7 +157,20 @@ def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: 
     inverse = toeplitz(floats(series)[0], tokens)
     combination, numerators = given.independent()
     heads = ceil_sqrt(len(given.numerators))
-    if tiled(layer, given):
+    half = unstructured.heads(len(numerators))
+    if layer == "iha" and not rounded and half < min(heads, len(numerators)):
+        shift, *rest = combination.to_list()
+        divided = RationalFilter(given.numerators, tuple(shift[shift.index(1) :])).series(tokens)
+        one, full = [given.domain.one], given.series(tokens)
+        columns = [one, *(_product(row[shift.index(1) :], divided, tokens) for row in rest[half - 1 :])]
+        queries, keys = (
+            torch.stack([toeplitz(floats(DomainMatrix([c], (1, len(c)), given.domain))[0], tokens) for c in rows])
+            for rows in (columns, [_product(row, full, tokens) for row in (shift, *rest[: half - 1])])
+        )
+        keys, taps = keys.mT, torch.stack([floats(n).T for n in numerators])
+        contents = taps.new_zeros(len(columns), half, *taps.shape[1:])
+        contents[0], contents[1:, 0] = taps[:half], taps[half:]
+    elif tiled(layer, given):
         unit = torch.eye(heads * heads, dtype=torch.float64)
         queries = torch.stack([toeplitz(unit[a * heads], tokens) for a in range(heads)])
         keys = torch.stack([(toeplitz(unit[b], tokens) @ inverse).T for b in range(heads)])
@@ -168,7 +188,7 @@ def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: 
 
 
 def tiled(layer: str, given: RationalFilter) -> bool:
-    """Whether the layer has a head for each L^{aH}, as against one for each independent numerator."""
+    """Whether the layer, rounded, has a head for each L^{aH}, as against one for each independent numerator."""
     return layer == "iha" and ceil_sqrt(len(given.numerators)) <= len(given.independent()[1])
 
 
@@ -177,6 +197,13 @@ def toeplitz(column: Float[Tensor, " lags"], tokens: int) -> Float[Tensor, "toke
     full = np.zeros(max(tokens, len(column)))
     full[: len(column)] = column.numpy()
     return torch.from_numpy(scipy.linalg.toeplitz(full[:tokens], np.zeros(tokens)))
+
+
+def _product(x: list[Any], y: list[Any], tokens: int) -> list[Any]:
+    """The first N coefficients of a product of power series."""
+    return [
+        sum((x[i] * y[t - i] for i in range(min(t + 1, len(x))) if t - i < len(y)), 0 * x[0]) for t in range(tokens)
+    ]
 
 
 def _sum(terms: Any) -> DomainMatrix:

@@ -70,7 +70,7 @@ def test_equals_the_recursion_for_every_input(model, tokens, layer):
     filtered = transfer(given)
     terms, rank = len(filtered.numerators), len(filtered.independent()[1])
     assert terms <= len(a) + (d is not None)
-    assert construction.heads == {"mha": rank, "iha": min(rank, ceil_sqrt(terms))}[layer]
+    assert construction.heads == {"mha": rank, "iha": min(rank // 2 + 1, ceil_sqrt(terms))}[layer]
     certificate = suite.certificate_of(system(a, b, c, d), tokens)
     assert lower_bound(layer, certificate) <= construction.heads
     if tokens >= terms:
@@ -174,6 +174,22 @@ def test_nothing_comes_out_of_a_filter_that_is_zero(layer):
     construction = state_space(layer, model, 4)
     assert construction.heads == 1
     assert exact_operator_gap(construction, target_of([np.zeros((2, 2))], 4, QQ)) == 0
+
+
+@pytest.mark.parametrize(("rank", "lead", "heads"), [(3, 0, 2), (3, 2, 2), (5, 0, 3), (7, 1, 4), (8, 0, 4)])
+def test_half_as_many_heads_as_independent_taps(rank, lead, heads):
+    """16 taps of rank r, the first ones 0 so that no map is invertible: ceil((r + 1) / 2) heads, or the root's 4."""
+    generator = np.random.default_rng(rank)
+    basis = generator.integers(0, 99, (rank, 3, 3))
+    mix = generator.integers(0, 99, (16, rank))
+    mix[:lead] = 0
+    taps = np.einsum("tr,rij->tij", mix, basis)
+    construction = fir("iha", taps, 20, FIELD)
+    assert construction.heads == heads
+    assert exact_operator_gap(construction, target_of(taps, 20, FIELD), FIELD) == 0
+    taps[15] += 1
+    assert exact_operator_gap(construction, target_of(taps, 20, FIELD), FIELD) > 0
+    assert rational_filter("iha", RationalFilter(tuple(exact.matrix(t, QQ) for t in taps)), 20, rounded=True).heads == 4
 
 
 def test_derogatory_floats_need_no_tolerance():
