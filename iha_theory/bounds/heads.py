@@ -30,7 +30,9 @@ from iha_theory.operators.numerical import EPS, singular_values
 from iha_theory.rounding import require_count
 
 
-def least_heads(kind: Kind, rank: int, pseudo_heads: int | None = None, collapse: str = "global") -> int:
+def least_heads(
+    kind: Kind, rank: int, pseudo_heads: int | None = None, collapse: str = "global", depth: int = 1
+) -> int:
     """The heads that a layer needs at least, to represent a bank of rank r exactly.
 
     Theorem. r is at most the capacity of the layer, so H is at least
@@ -48,6 +50,10 @@ def least_heads(kind: Kind, rank: int, pseudo_heads: int | None = None, collapse
     an output projection the rest (`constructions.filter_bank.reduced`). For any bank, MHA needs no more than r heads;
     nor does IHA need more than ceil(sqrt r) if its queries and keys may have width H N (`error_floor`).
 
+    **Depth.** L position-only layers, one behind the other, have at most the product of their ranks: sum_p S_p X B_p
+    and then sum_q S'_q X B'_q is sum_{p,q} S'_q S_p X B_p B'_q. So r <= capacity^L: each of L layers has at least
+    r^(1/L) MHA heads, or r^(1/(2L)) IHA heads, and powers of any A take no more (`constructions.filter_bank.deep`).
+
     Heads are saved, maps never: a layer's operators are in the span of its attention maps, H in MHA and H P^2 in IHA
     (T1), so one layer of either forms at least r of them.
 
@@ -56,16 +62,18 @@ def least_heads(kind: Kind, rank: int, pseudo_heads: int | None = None, collapse
         rank: r, at least 1.
         pseudo_heads: P, for "iha"; None for free.
         collapse: "global" or "per_head", for "iha".
+        depth: L, of layers with as many heads each.
 
     Raises:
-        ValueError: a rank below 1, "simplicial" (it needs r / d_v, where d_v can be as large as one likes), or what
-            `capacity_bound` refuses.
+        ValueError: a rank or depth below 1, "simplicial" (it needs r / d_v, where d_v can be as large as one likes), or
+            what `capacity_bound` refuses.
     """
     require_count("rank", rank)
+    require_count("depth", depth)
     if kind == "simplicial":
         raise ValueError("2-simplicial attention has capacity H d_v: its heads alone are not bounded by a rank")
     heads = 1
-    while _capacity(kind, heads, pseudo_heads, collapse) < rank:
+    while _capacity(kind, heads, pseudo_heads, collapse) ** depth < rank:
         heads += 1
     return heads
 

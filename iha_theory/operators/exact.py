@@ -3,7 +3,7 @@
 `layer_columns`, of a torch layer, one or two; `columns`, of weights over any domain.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,6 @@ def layer_columns(
 ) -> Iterator[list[DomainMatrix | None]]:
     """The operator of a torch layer on [X, I_N], as `columns`; two layers are the composition of two operators.
 
-    With M1[c][a], M2[e][c] in R^{N x N} the maps from coordinate a of X to coordinate c between the layers, and on to e
-    of the output, it is M[e][a] = sum_c M2[e][c] M1[c][a].
-
     Args:
         layer: MHA, IHA, or two layers of MHA.
         width: the content's width d.
@@ -40,9 +37,19 @@ def layer_columns(
         return
     first = read(layer.first, width, domain)
     second = read(layer.second, width, domain, value_width=layer.first.out_dim)
-    inner = list(columns(first, causality))
-    for outer in columns(second, causality):
-        yield [_chain(outer, [column[a] for column in inner]) for a in range(width)]
+    yield from composed(columns(second, causality), list(columns(first, causality)))
+
+
+def composed(
+    outer: Iterable[list[DomainMatrix | None]], inner: Sequence[list[DomainMatrix | None]]
+) -> Iterator[list[DomainMatrix | None]]:
+    """The operator of one position-only layer behind another, as `columns`.
+
+    With M1[c][a], M2[e][c] in R^{N x N} the maps from coordinate a of X to coordinate c between the layers, and on to e
+    of the output, it is M[e][a] = sum_c M2[e][c] M1[c][a].
+    """
+    for second in outer:
+        yield [_chain(second, [column[a] for column in inner]) for a in range(len(inner[0]))]
 
 
 def columns(weights: PositionWeights, causality: Causality | None = None) -> Iterator[list[DomainMatrix | None]]:

@@ -36,6 +36,8 @@ def test_least_heads_are_the_formulas_of_T2(rank, pseudo):
     for kind in ("mha", "mqa", "gqa", "talking-heads", "differential"):
         assert least_heads(kind, rank) == rank
     assert least_heads("iha", rank) == least_heads("two-layer", rank) == root
+    assert least_heads("mha", rank, depth=2) == least_heads("two-layer", rank)
+    assert least_heads("mha", rank, depth=4) == least_heads("iha", rank, depth=2) == math.ceil(round(rank**0.25, 9))
     assert least_heads("iha", rank, pseudo) == max(root, -(-rank // pseudo**2))
     assert least_heads("iha", rank, pseudo, "per_head") == max(root, -(-rank // pseudo))
 
