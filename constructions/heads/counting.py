@@ -23,7 +23,7 @@ FIXED = ("positions only in queries and keys, any pattern and mask",)
 ANYWHERE = (
     *FIXED,
     "one layer, content anywhere: softmax, hard or other rows of bounded norm, any mask",
-    "one layer, content anywhere: linear without a mask",
+    "one layer, content anywhere: linear without a mask or rotary positions",
 )
 """For which the exact ones hold (docs/exact_heads.md, Theorems 1 and 2)."""
 

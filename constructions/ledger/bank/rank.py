@@ -198,13 +198,14 @@ STATEMENTS = (
         ),
         assumption=Assumption(
             "the first k powers of A are linearly independent (with an output projection), or no two of them "
-            "proportional (heads concatenated, as in the paper); linear attention that sees content has no mask",
+            "proportional (heads concatenated, as in the paper); linear attention that sees content has no "
+            "mask and no rotary positions",
             powers_apart,
         ),
         note="This verdict used to assume positions only in queries and keys. It no longer does: with content "
         "anywhere the rank bounds the heads too, for softmax, hard and other bounded rows under any mask (T17a, also "
-        "head by head where they are concatenated), and for linear attention without a mask (T17b, E6); under a "
-        "causal one it does not (T17b). The layers in the box, which reach the bound, see positions only: "
+        "head by head where they are concatenated), and for linear attention without a mask or rotary positions "
+        "(T17b, E6); with them it does not (T17b). The layers in the box, which reach the bound, see positions only: "
         "docs/bounds.md, Theorem 2 and 'Concatenation only'. Near, k - 1 heads are enough with content in the queries "
         "(T14b).",
     ),

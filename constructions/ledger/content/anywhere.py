@@ -213,8 +213,9 @@ STATEMENTS = (
             },
             mutants={"linear attention": {"linear": True}, "a term less": {"fewer": 1}},
         ),
-        note="Proved for every such layer, also near on large inputs (|f - L| = o(|X|)), for values affine in X and "
-        "any projection. Checked: layers of capacity r - 1 with random weights; along gamma orthogonal to all a^T B_h "
+        note="Proved for every such layer, also near on large inputs (|f - L| = o(|X|)), for values X B + C, one B for "
+        "all tokens (no rotary positions on values), and any projection. Checked: layers of capacity r - 1 with random "
+        "weights; along gamma orthogonal to all a^T B_h "
         "the output stays bounded, and `iha_theory.witness` measures the error. r heads suffice with fixed maps (T2). "
         "Near on bounded inputs fewer can do (T14e).",
     ),
@@ -242,10 +243,11 @@ STATEMENTS = (
                 "mask": ("none",),
             },
         ),
-        assumption=Assumption("there is no mask", lambda bank, terms, mask: mask == "none"),
+        assumption=Assumption("there is no mask, and no rotary positions", lambda bank, terms, mask: mask == "none"),
         note="Proved for every A, without T14c's condition. Checked: delta by exact ranks, the parts of degree 1 to 3 "
         "from which the proof starts on a torch layer in integers, the layers that reach the count. Under the causal "
         "mask A = diag(a_1, ..., a_N), d = 1, takes one head whatever r, which is run here; for other A and masks the "
-        "count is open. T_t = 1 e_t^T has rank N, delta = N - 1 and one head.",
+        "count is open. Rotary positions in queries and keys save heads in the same way (docs/exact_heads.md). T_t "
+        "= 1 e_t^T has rank N, delta = N - 1 and one head.",
     ),
 )

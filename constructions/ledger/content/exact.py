@@ -145,8 +145,8 @@ STATEMENTS = (
         id="T14b",
         source="docs/content.md, Theorem 2",
         claim=Claim(
-            text="with content in the queries exactly r = dim span{I, ..., A^(k-1)} heads are needed; r - 1 come near "
-            "if and only if d <= N(r-2) + m, m the largest number of independent eigenvectors of a real eigenvalue",
+            text="with content in the queries of linear attention (no mask, no rotary) r = dim span{I, ..., A^(k-1)} "
+            "heads are needed; r - 1 come near if and only if d <= N(r-2) + m, m eigenvectors of a real eigenvalue",
             test=queries_do_not_save,
             cases={
                 "graph": ("path:2", "rotation", "path:3", "cycle:3", "star:4", "cycle:5", "petersen", "random:6"),
@@ -159,8 +159,8 @@ STATEMENTS = (
                 "near for d <= N(r-2) + m + 1": {"narrower": 1},
             },
         ),
-        note="Where r - 1 heads come near, a border rank below the rank, as for tensors. Always for r >= 3 and d <= "
-        "N; for r = 2 if a real eigenvalue has d independent eigenvectors (once T14d). With content anywhere r heads "
+        note="m is the largest number of independent ones. Where r - 1 heads come near, a border rank below the "
+        "rank, as for tensors. Always for r >= 3 and d <= N; for r = 2 if a real eigenvalue has d independent eigenvectors (once T14d). With content anywhere r heads "
         "are needed exactly too: T17b.",
     ),
     Statement(

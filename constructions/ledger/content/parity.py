@@ -80,12 +80,14 @@ def errors_attained(layer: str, bits: int, rows: int, *, more: int = 0) -> Findi
     return Finding(wrong == claimed, what, {"wrong": wrong, "heads": built.heads})
 
 
-def fewer_errors_impossible(bits: int, rows: int, seed: int | None, *, more: int = 0) -> Finding:
+def fewer_errors_impossible(
+    bits: int, rows: int, seed: int | None, *, more: int = 0, unsigned: bool = False, elsewhere: bool = False
+) -> Finding:
     """A proof, in integers, that no F of degree R has parity's sign off a set W of E(n, R) - 1 inputs.
 
     q != 0 of degree m vanishes on W, and sum_x (-1)^|x| q(x)^2 F(x) = 0 for every monomial F of degree at most R. For
     even n - R on the half x_n = 0 or 1 with fewer of W. seed: of W; None for the inputs that the best layer gets wrong,
-    less one. more: inputs in W.
+    less one. more: inputs in W. unsigned: the sum without (-1)^|x|. elsewhere: q vanishes on other inputs than W.
     """
     cube = np.array(list(product((0, 1), repeat=bits)))
     parities, first = cube.sum(1), (bits - rows + 1) // 2
@@ -99,12 +101,13 @@ def fewer_errors_impossible(bits: int, rows: int, seed: int | None, *, more: int
         cube, excluded = cube[half, :-1], excluded[half]
     degree = (cube.shape[1] - rows - 1) // 2
     small, all_ = _monomials(cube, degree), _monomials(cube, rows)
-    kernel, nullity = flint.fmpz_mat(small[excluded].tolist() or [[0] * small.shape[1]]).nullspace()
+    zeros = np.roll(excluded, 1) if elsewhere else excluded
+    kernel, nullity = flint.fmpz_mat(small[zeros].tolist() or [[0] * small.shape[1]]).nullspace()
     what = f"n = {bits}, R = {rows}: "
     if not nullity:
         return Finding(False, f"{what}no q of degree {degree} vanishes on {excluded.sum()} inputs")
     q = small @ np.array([int(kernel[i, 0]) for i in range(small.shape[1])], dtype=object)
-    weights = q**2 * (-1) ** cube.sum(1)
+    weights = q**2 * (1 if unsigned else (-1) ** cube.sum(1))
     proved = bool((q != 0).any()) and not (q[excluded] != 0).any() and not (weights @ all_).any()
     what += f"with q of degree {degree}, 0 on {excluded.sum()} inputs, no F has parity's sign off them"
     return Finding(proved, what, {"excluded": int(excluded.sum())})
@@ -128,8 +131,8 @@ STATEMENTS = (
         id="T16",
         source="docs/parity.md, Theorems 1 to 3",
         claim=Claim(
-            text="parity of k bits at a query token, softmax, content anywhere, linear read-out, takes k heads of MHA "
-            "and ceil(k/P) of IHA: ceil(sqrt k) for P = H; nine bits 9 and 3",
+            text="parity of k bits read linearly at one query token without a bit, by one layer of softmax, content "
+            "anywhere, takes k heads of MHA and ceil(k/P) of IHA: ceil(sqrt k) for P = H; nine bits 9 and 3",
             test=heads_suffice,
             cases={"bits": (1, 2, 3, 4, 5, 9, 16), "layer": BUILT, "pseudo": (None, 1, 2)},
             given=lambda bits, layer, pseudo: layer == "iha" or pseudo is None,
@@ -169,7 +172,11 @@ STATEMENTS = (
             test=fewer_errors_impossible,
             cases={**SIZES, "seed": (None, 0, 1)},
             given=_too_few,
-            mutants={"E(n, R) inputs": {"more": 1}},
+            mutants={
+                "E(n, R) inputs": {"more": 1},
+                "a sum without signs": {"unsigned": True},
+                "q that vanishes elsewhere": {"elsewhere": True},
+            },
             wider={"bits": range(2, 8), "rows": range(1, 7), "seed": range(1000)},
         ),
         note="E(n, R) = sum_{i <= (n-R-1)/2} C(n, i) for odd n - R, 2 sum_{i <= (n-R-2)/2} C(n-1, i) for even. So 1 - "

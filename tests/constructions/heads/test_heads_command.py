@@ -110,7 +110,7 @@ def test_normalisation_is_said(heads, graph, options, target):
     assert code == 0
     assert out.count(target) == 2
     assert out.count("the lower bounds hold for positions only") == 2
-    assert out.count("content anywhere: linear without a mask") == 1
+    assert out.count("content anywhere: linear without a mask or rotary positions") == 1
 
 
 def test_numbers_that_float64_cannot_hold_are_exact_modulo_primes(heads, tmp_path):

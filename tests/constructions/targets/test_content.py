@@ -167,3 +167,36 @@ def test_one_token_hides_content():
     b = integers(1, 2, 1, seed=1) + 4
     rank, unknown = beyond_affine(b, torch.zeros(1, 1, 1, dtype=torch.float64), "GMN")
     assert rank < unknown
+
+
+def test_rotary_positions_void_the_count_of_linear_attention():
+    """docs/exact_heads.md, what breaks Theorem 2: one head, keys with u^T R_(j-i) k_j = 1[i = j], for a diagonal A."""
+    a = torch.tensor([1.0, 2.0, 3.0, -1.0, 0.5], dtype=torch.float64)
+    tokens, options = len(a), {"pattern": "linear", "rotary": True, "scale": 1.0, "dtype": torch.float64}
+    layer = MultiHeadAttention(1 + tokens, 1, head_dim=6, value_head_dim=tokens, out_dim=tokens, **options)
+    x = torch.randn(3, tokens, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def logits(keys):  # of X = 1
+        layer.k_proj.weight[:, 1:] = keys
+        ones = with_positions(torch.ones(1, tokens, 1, dtype=torch.float64))
+        return layer(ones, ones, ones)[0]
+
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.zero_()
+        layer.q_proj.weight[:, 0] = 1
+        layer.out_proj.weight.copy_(torch.eye(tokens))
+        layer.v_proj.weight[:, 1:] = torch.eye(tokens)  # so that the output is the logits
+        basis = torch.stack([logits(torch.eye(6)[c][:, None].expand(-1, tokens)) for c in range(6)])  # [c, i, j]
+        keys = torch.stack(
+            [
+                torch.linalg.lstsq(basis[:, :, j].T, torch.eye(tokens)[j].double()[:, None]).solution[:, 0]
+                for j in range(tokens)
+            ],
+            1,
+        )
+        assert torch.allclose(logits(keys), torch.eye(tokens, dtype=torch.float64), atol=1e-9)
+        layer.v_proj.weight[:, 1:] = torch.stack([a**t for t in range(tokens)])
+        inputs = with_positions(x)
+        wanted = torch.cat([a[:, None] ** t * x for t in range(tokens)], -1)
+        assert torch.allclose(layer(inputs, inputs, inputs), wanted, atol=1e-8)
