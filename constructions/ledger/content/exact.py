@@ -160,8 +160,8 @@ STATEMENTS = (
             },
         ),
         note="m is the largest number of independent ones. Where r - 1 heads come near, a border rank below the "
-        "rank, as for tensors. Always for r >= 3 and d <= N; for r = 2 if a real eigenvalue has d independent eigenvectors (once T14d). With content anywhere r heads "
-        "are needed exactly too: T17b.",
+        "rank, as for tensors. Always for r >= 3 and d <= N; for r = 2 if a real eigenvalue has d independent "
+        "eigenvectors (once T14d). With content anywhere r heads are needed exactly too: T17b.",
     ),
     Statement(
         id="T14c",
