@@ -151,9 +151,10 @@ def _runs(names: Sequence[str], arguments: argparse.Namespace) -> "tuple[list[Ru
 
     if arguments.runs is None:
         _train(names, arguments.out / "runs")
-    runs, counts = records.read_counted(arguments.runs or arguments.out / "runs")
+    runs, counts, cut = records.read_counted(arguments.runs or arguments.out / "runs")
     print(
-        f"read {counts['records']} records in {counts['files']} files: {counts['runs']} different runs on our tasks",
+        f"read {counts['records']} records in {counts['files']} files: "
+        f"{counts['runs']} different runs on our tasks{cut}",
         file=sys.stderr,
     )
     return runs, {"read": counts}

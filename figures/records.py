@@ -72,11 +72,12 @@ def read(folder: Path) -> list[Run]:
     return read_counted(folder)[0]
 
 
-def read_counted(folder: Path) -> tuple[list[Run], dict[str, int]]:
+def read_counted(folder: Path) -> tuple[list[Run], dict[str, int], str]:
     """All runs under a folder on tasks of ours, each once: of records of the same run the last one counts.
 
     Returns:
-        The runs, and how many "files" and "records" were read and how many different "runs" they are.
+        The runs, how many "files" and "records" were read and how many different "runs" they are, and what else is to
+        be said (`report.cut_off`).
 
     Raises:
         ValueError: no runs.jsonl in the folder or below, or a line in one that is not a record, by file and line.
@@ -94,4 +95,5 @@ def read_counted(folder: Path) -> tuple[list[Run], dict[str, int]]:
             n: float(v) for n in ("error", "floor", "accuracy", "baseline_accuracy") if (v := fields[n]) is not None
         }
         runs[tuple(config.items())] = Run(**fields)
-    return list(runs.values()), {"files": len(files), "records": len(found), "runs": len(runs)}
+    counts = {"files": len(files), "records": len(found), "runs": len(runs)}
+    return list(runs.values()), counts, report.cut_off(files)

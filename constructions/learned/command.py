@@ -57,10 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
     from synthetic.training import records
 
     output.prepare_json(arguments.json)
-    found = records.read(arguments.folder)
+    found, cut = records.read(arguments.folder), report.cut_off([arguments.folder / records.FILE])
     usable = report.unique([r for r in found if _usable(arguments.folder, r)])
     if not usable:
-        raise ValueError(f"{arguments.folder} holds no weights of finished position-only runs on a bank")
+        raise ValueError(f"{arguments.folder} holds no weights of finished position-only runs on a bank{cut}")
     left_out = {r["id"]: reason for r in usable if (reason := report.stale(r)) is not None}
     read = {"records": len(found), "runs": len(usable), "left_out": left_out}
     usable = [r for r in usable if r["id"] not in left_out]
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError(f"nothing in {arguments.folder} can be measured: {'; '.join(left_out.values())}")
     print(
         f"read {len(found)} records in {arguments.folder / records.FILE}: {read['runs']} different runs with weights "
-        "of position-only layers on a bank",
+        f"of position-only layers on a bank{cut}",
         *(f"left out: {reason}" for reason in left_out.values()),
         sep="\n",
         file=sys.stderr,
@@ -107,6 +107,7 @@ def _measure(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     from synthetic.training.config import TrainConfig
 
     config = TrainConfig.from_json(record["config"], device="cpu")
+    config.require_room()
     problem = config.build()
     assert isinstance(problem, Bank)
     trained, start = model.load_model(folder, record["id"]), model.build(config, problem)

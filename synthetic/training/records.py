@@ -7,12 +7,12 @@ those in `pending.jsonl` are added by the next writer. To read records imports n
 """
 
 import contextlib
-import csv
-import io
+import hashlib
 import json
 import math
 import os
 import platform
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,6 +33,8 @@ PARTIAL = ".partial"
 """Ends the name of a file that is being written."""
 SCHEMA = "iha-theory/run/1"
 OUTCOMES = ("finished", "diverged", "stopped", "failed")
+SHARED = ("task", "attention", "heads", "seed", "device")
+"""The fields that a record and its config both have."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _from_config(config: TrainConfig) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    own = {name: getattr(config, name) for name in ("task", "attention", "heads", "seed", "device")}
+    own = {name: getattr(config, name) for name in SHARED}
     versions = {
         "iha_theory": __version__,
         "torch": torch.__version__,
@@ -165,8 +167,8 @@ def write(folder: Path, results: Iterable[Result]) -> None:
         name = found.record.id
         if found.losses:
             validations = dict(found.validations)
-            rows = [(s, f"{loss:.7g}", validations.get(s, "")) for s, loss in enumerate(found.losses, start=1)]
-            replace(folder / "curves" / f"{name}.csv", _table(("step", "loss", "validation"), rows).encode())
+            rows = [f"{s},{loss:.7g},{validations.get(s, '')}\n" for s, loss in enumerate(found.losses, start=1)]
+            replace(folder / "curves" / f"{name}.csv", "".join(("step,loss,validation\n", *rows)).encode())
         if found.weights is not None:
             replace(folder / "weights" / f"{name}.safetensors", found.weights)
         lines.append(json.dumps(asdict(found.record), allow_nan=False) + "\n")
@@ -178,8 +180,8 @@ def _add_pending(folder: Path) -> None:
     pending = folder / PENDING
     if pending.exists():
         known = {json.loads(line)["id"] for line in _lines(folder / FILE)}
-        new = [line for line in _lines(pending) if json.loads(line)["id"] not in known]
-        _append(folder / FILE, "".join(f"{line}\n" for line in new))
+        both = zip(_lines(pending), read_file(pending), strict=True)
+        _append(folder / FILE, "".join(f"{line}\n" for line, (_, record) in both if record["id"] not in known))
         pending.unlink()
 
 
@@ -195,8 +197,6 @@ def read(folder: Path) -> list[dict[str, Any]]:
 def read_file(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The records with their line numbers, from 1. A last line that was cut off is left out: its run is trained again.
 
-    Older records get an empty `content`.
-
     Raises:
         ValueError: a line that is no strict JSON object of this schema with all fields, or no UTF-8 text.
         OSError: a file that cannot be read.
@@ -206,14 +206,19 @@ def read_file(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             record = json.loads(line, parse_constant=_no_constant)
             if not isinstance(record, dict):
                 raise ValueError("not a JSON object")
-            _check({"content": {}} | record)
-        except ValueError as error:
+            _check(record)
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{file}, line {number}: not a record of a run: {error}") from error
-        yield number, {"content": {}} | record
+        yield number, record
 
 
 def _check(record: dict[str, Any]) -> None:
-    """Refuses a record that lacks a field, or has a value in it that training never writes."""
+    """Refuses a record that lacks a field, has a value that training never writes, or contradicts its own config.
+
+    An older one gets an empty `content`.
+    """
+    older = "content" not in record
+    record.setdefault("content", {})
     if record.get("schema") != SCHEMA:
         raise ValueError(f"schema {record.get('schema')!r}, accepted is {SCHEMA}")
     if missing := [name for name in RunRecord.__dataclass_fields__ if name not in record]:
@@ -235,17 +240,31 @@ def _check(record: dict[str, Any]) -> None:
         number = type(value) in (int, float) and 0 <= value <= largest and math.isfinite(value)
         if not number and (value is not None or name == "wall_s"):
             raise ValueError(f"{name} {value!r}, accepted are null and numbers from 0 to {largest:g}")
+    for name in SHARED:  # before anything is loaded for the config
+        if record["config"].get(name) != record[name]:
+            raise ValueError(f"{name} {record[name]!r}, and in its config {record['config'].get(name)!r}")
+    options = json.dumps(record["config"] | record["content"], sort_keys=True).encode()
+    named = hashlib.sha256(options).hexdigest()[:16]
+    if not re.fullmatch("[0-9a-f]{16}", record["id"]) or (record["id"] != named and not older):
+        raise ValueError(f"id {record['id']!r}, and its config's is {named}")
     if record["task"] in TASKS:  # to know the options of the user's own, one has to run their code
         if missing := [name for name in TASKS[record["task"]].learned if name not in record["config"]]:
             raise ValueError(f"config has no {missing[0]}")
-        TrainConfig.from_json(record["config"])
+        config = TrainConfig.from_json(record["config"])
+        if config.pseudo != record["pseudo_heads"]:
+            raise ValueError(f"pseudo_heads {record['pseudo_heads']!r}, and in its config {config.pseudo!r}")
+        for name, held in record["content"].items():
+            if name not in config.problem.names() or not isinstance(held, str):
+                raise ValueError(f"content {name!r} {held!r}, accepted are hashes of options that name files")
+        if record["outcome"] in ("finished", "stopped") and record["error"] is record["accuracy"] is None:
+            raise ValueError(f"outcome {record['outcome']!r} without error and accuracy")
 
 
 def forget(folder: Path, identities: Iterable[str]) -> None:
     """Takes the records of these runs out of a folder."""
     gone = set(identities)
-    kept = [record for record in read(folder) if record["id"] not in gone]
-    replace(folder / FILE, "".join(json.dumps(r, allow_nan=False) + "\n" for r in kept).encode())
+    kept = [line for line in _lines(folder / FILE) if json.loads(line)["id"] not in gone]
+    replace(folder / FILE, "".join(f"{line}\n" for line in kept).encode())
 
 
 def _lines(file: Path) -> list[str]:
@@ -255,14 +274,6 @@ def _lines(file: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: not UTF-8 text") from error
     return text[: text.rfind("\n") + 1].splitlines()
-
-
-def _table(heading: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heading)
-    writer.writerows(rows)
-    return out.getvalue()
 
 
 def replace(file: Path, content: bytes) -> None:

@@ -28,6 +28,12 @@ def describe(record: Mapping[str, Any]) -> str:
     return ", ".join(parts) + f" ({record['steps']} steps, {record['wall_s']:.1f} s)"
 
 
+def cut_off(files: Sequence[Path]) -> str:
+    """What is to be said of files of records whose last line has no end, and is left out; empty if there are none."""
+    found = [str(file) for file in files if file.exists() and file.read_bytes()[-1:] not in (b"", b"\n")]
+    return f"; left out, being cut off: the last line of {', '.join(found)}" if found else ""
+
+
 def graphs(configs: Sequence[TrainConfig]) -> dict[str, Any]:
     """Says on standard error what was read of the graphs that runs are about; the same as JSON fields.
 

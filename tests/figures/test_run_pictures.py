@@ -276,10 +276,8 @@ def test_heads_at_which_every_seed_diverged_are_shown(record, write, tmp_path, d
 
 def test_layers_and_tasks_beyond_ours(record, write, tmp_path):
     """Other layers are series by their names; the runs of a task of the user's are in no picture."""
-    own, task = record(attention="talking-heads"), record()
-    task |= {"task": "mine:Task", "id": "1" * 16}
-    layer = record(heads=2) | {"attention": "mine:Layer", "id": "2" * 16}
-    layer["config"] = TrainConfig.for_task("polynomial", {"attention": "torch.nn:MultiheadAttention"}).to_json()
+    own, task, layer = record(attention="talking-heads"), record(), record(attention="mine:Layer", heads=2)
+    task["task"] = task["config"]["task"] = "mine:Task"
     (panel,) = groups.panels(records.read(write([own, task, layer])))
     assert [series.label for series in panel.series] == ["mine:Layer", "talking-heads"]
 

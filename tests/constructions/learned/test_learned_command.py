@@ -1,6 +1,10 @@
 """`iha-theory learned` on the records of real runs."""
 
 import json
+from dataclasses import asdict
+
+from synthetic.training import records
+from synthetic.training.config import TrainConfig
 
 SMALL = ("--eval-size", "16", "--batch", "8", "--steps", "30")
 
@@ -34,6 +38,18 @@ def test_every_position_only_run_is_measured(call, tmp_path):
 
 def test_a_folder_without_such_runs_is_refused(refused, tmp_path):
     assert "holds no weights of finished position-only runs on a bank" in refused("learned", tmp_path)
+
+
+def test_what_a_record_says_is_measured_within_memory_and_a_line_cut_off_is_said(call, refused, tmp_path):
+    found = records.failure(TrainConfig.for_task("polynomial", {"terms": 10**9}), "")
+    line = json.dumps(asdict(found.record) | {"outcome": "finished", "error": 0.5})
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / f"{found.record.id}.safetensors").touch()
+    (tmp_path / "runs.jsonl").write_text(line)
+    assert "left out, being cut off: the last line of" in refused("learned", tmp_path)
+    (tmp_path / "runs.jsonl").write_text(f"{line}\n")
+    code, _, err = call("learned", tmp_path)
+    assert (code, "terms 1000000000 needs" in err) == (2, True)
 
 
 def test_settings_are_not_pooled(call, tmp_path):

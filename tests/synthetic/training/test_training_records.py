@@ -1,5 +1,6 @@
 """Folders of records: what the data was, what counts twice, who writes, and sizes (cases 33 to 41)."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from iha_theory.processes import Lost
 from synthetic.training import records, report, sweep
 from synthetic.training.config import TrainConfig
 
+OLD = Path(__file__).with_name("old_format") / "runs.jsonl"
 SMALL = {"terms": 2, "eval_size": 4, "batch": 4, "steps": 3, "attention": "mha", "heads": 2}
 WORDS = ("--terms", "2", "--eval-size", "4", "--batch", "4", "--steps", "3", "--attention", "mha", "--heads", "2")
 
@@ -77,7 +79,8 @@ def test_settings_are_rows_and_duplicates_count_once(tmp_path):  # case 34
     plain = {"graph": "orthogonal:4"}
     others = [plain | {"normalise": "row", "unit_norm": True}, plain | {"steps": 2}]
     found = sweep.sweep([config(**own) for own in [plain, *others]], tmp_path)
-    again = found[0] | {"id": "f" * 16, "config": found[0]["config"] | {"checkpoint_every": 7, "device": "cuda"}}
+    other = config(**plain, checkpoint_every=7, device="cuda")
+    again = found[0] | {"id": other.identity, "config": other.to_json(), "device": "cuda"}
     with (tmp_path / "runs.jsonl").open("a") as file:
         file.write(json.dumps(again) + "\n" + json.dumps(found[1]) + "\n")
     read = records.read(tmp_path)
@@ -101,7 +104,7 @@ def test_settings_are_rows_and_duplicates_count_once(tmp_path):  # case 34
 )
 def test_a_line_that_is_no_record_is_named_by_every_reader(refused, tmp_path, monkeypatch, damage, reason):  # case 38
     monkeypatch.chdir(tmp_path)
-    record = json.loads(Path(__file__).with_name("old_format").joinpath("runs.jsonl").read_text().splitlines()[0])
+    record = json.loads(OLD.read_text().splitlines()[0])
     Path("runs.jsonl").write_text(json.dumps(record) + "\n" + json.dumps(damage(record)) + "\n")
     before = Path("runs.jsonl").read_bytes()
     for command in (
@@ -113,6 +116,44 @@ def test_a_line_that_is_no_record_is_named_by_every_reader(refused, tmp_path, mo
         said = refused(*command)
         assert f"runs.jsonl, line 2: not a record of a run: {reason}" in said
     assert Path("runs.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"seed": 9}, "seed 9, and in its config 0"),
+        ({"heads": 5}, "heads 5, and in its config 3"),
+        ({"attention": "mha"}, "attention 'mha', and in its config 'iha'"),
+        ({"pseudo_heads": 7}, "pseudo_heads 7, and in its config 3"),
+        ({"device": "cuda"}, "device 'cuda', and in its config 'cpu'"),
+        ({"id": "../x"}, "id '../x', and its config's is "),
+        ({"id": "0" * 16, "content": {}}, "id '0000000000000000', and its config's is "),
+        ({"error": None}, "outcome 'finished' without error and accuracy"),
+        ({"content": {"foo": "x"}}, "content 'foo'"),
+        ({"content": {"tokens": "x"}}, "content 'tokens'"),
+        ({"config": {"task": "evil:X"}}, "and in its config 'evil:X'"),
+        ({"config": {"attention": "evil:X"}}, "and in its config 'evil:X'"),
+    ],
+)
+def test_a_record_that_contradicts_its_config_is_refused(tmp_path, monkeypatch, change, reason):
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("raise SystemExit('data ran code')")
+    record = json.loads(OLD.read_text().splitlines()[0])
+    record |= change | {"config": record["config"] | change.get("config", {})}
+    if change.get("content"):
+        options = json.dumps(record["config"] | record["content"], sort_keys=True)
+        record["id"] = hashlib.sha256(options.encode()).hexdigest()[:16]
+    Path("runs.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(ValueError, match="line 1: not a record of a run: ") as caught:
+        records.read(Path())
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["runs.jsonl", "pending.jsonl"])
+def test_a_line_of_brackets_is_no_record(tmp_path, name):
+    (tmp_path / name).write_text("[" * 10**5 + "\n")
+    with pytest.raises(ValueError, match=f"{name}, line 1: not a record of a run"), records.writing(tmp_path):
+        raise AssertionError
 
 
 @pytest.mark.parametrize("out", ["file", "file/below", "/proc/below", "n" * 300])
