@@ -18,7 +18,7 @@ from constructions.ledger.content import anywhere, concatenated, limits, parity
 from constructions.ledger.content import exact as content
 from constructions.ledger.costs import compute, cpm3_parameters, reported
 from constructions.ledger.costs import parameters as costs
-from constructions.ledger.cpm3 import causal, counting, order, precision, workspace
+from constructions.ledger.cpm3 import causal, counting, order, precision, settled, workspace
 from constructions.ledger.statement import Judgement, Statement, Verdict, check, judge, refused
 
 __all__ = ["Judgement", "Statement", "Verdict", "check", "judge", "refused", "select", "statements"]
@@ -34,6 +34,7 @@ MODULES = (
     workspace,
     causal,
     counting,
+    settled,
     costs,
     cpm3_parameters,
     compute,

@@ -12,7 +12,6 @@ from constructions.checks.result import least_root
 from constructions.construction import Construction
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
-from constructions.cpm3.mlp import PairCount
 from constructions.ledger.cases import LAYERS, N_MAX, sequences
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
@@ -81,26 +80,6 @@ def suffices(
     error = _workspace_error(layer, n_max, factor)
     holds = construction.heads == heads and error == 0 and not wrong and tied == [1 if layer == "mha" else heads]
     return Finding(holds, f"{says}; the workspace is off by {error:g}, {wrong} of {len(x)} counts are wrong", values)
-
-
-@torch.no_grad()
-def separation(n_max: int, *, mha_less: int = 0, iha_less: int = 0) -> Finding:
-    """Both constructions count right with the stated numbers of heads. less: heads left out, and their slots."""
-    x = sequences(3, n_max)
-    expected = CountPairs(3, 8).target(x)
-    root = least_root(n_max)
-    heads, wrong = {}, {}
-    for layer, slots in (("mha", max(1, n_max - mha_less)), ("iha", min(n_max, max(1, root - iha_less) ** 2))):
-        built = to_layer(cpm3.workspace_weights(layer, lambda t: cpm3.shift(n_max, t), slots, 1))
-        inputs = with_positions(torch.from_numpy(x).double().unsqueeze(-1))
-        counts = PairCount(list(range(slots)), built.out_dim, 3, 8)(built(inputs, inputs, inputs)).numpy()
-        heads[layer], wrong[layer] = built.num_heads, int((counts != expected).any(axis=1).sum())
-    return Finding(
-        not any(wrong.values()) and heads == {"mha": n_max, "iha": root},
-        f"N_max = {n_max}: of {len(x)} sequences MHA with {heads['mha']} heads counts {wrong['mha']} wrong and IHA "
-        f"with {heads['iha']} heads {wrong['iha']}; that MHA needs {n_max} for the counts is not shown",
-        {"mha": heads["mha"], "iha": heads["iha"], "wrong": wrong},
-    )
 
 
 @cache
@@ -223,20 +202,6 @@ STATEMENTS = (
                 {"no factor H": {"factor": 1}},
             ),
         )
-    ),
-    Statement(
-        id="P-cpm3-separation",
-        source="Sec. 4.3",
-        claim=Claim(
-            text="CPM-3 takes N_max heads of MHA and only ceil(sqrt N_max) of IHA",
-            test=separation,
-            cases={"n_max": N_MAX},
-            mutants={"IHA with a head less": {"iha_less": 1}, "MHA with a head less": {"mha_less": 1}},
-        ),
-        needed=True,
-        note="Nobody has a lower bound for the counts, and there is none of this kind: one head of uniform attention "
-        "and an MLP count right for every N (T8). MHA needs N_max heads for the workspace as a bank of shifts (T2; "
-        "with content anywhere too: T17a, T17b); the gap belongs to that route and to the scalar input [x, I].",
     ),
     Statement(
         id="E9",

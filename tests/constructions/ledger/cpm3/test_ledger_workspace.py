@@ -1,6 +1,6 @@
 """CPM-3 by a workspace: heads and ties."""
 
-from constructions.ledger.cpm3.workspace import separation, suffices
+from constructions.ledger.cpm3.workspace import suffices
 
 
 def test_numbers_that_users_read():
@@ -8,5 +8,3 @@ def test_numbers_that_users_read():
     assert iha.values["heads"] == 5
     assert iha.values["ties"] == [5]
     assert "a live row ties over 5 keys" in iha.what
-    both = separation(17)
-    assert (both.values["mha"], both.values["iha"]) == (17, 5)
