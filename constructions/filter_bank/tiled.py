@@ -26,7 +26,8 @@ H P^2 (docs/results.md T1), so P >= sqrt(r / H) for an operator of Schmidt rank 
 - Tiles that overlap, for H = 3 and H = 7 (`OVERLAPPING`), with P = ceil(sqrt H): where they overlap the sums of r_o w_m
   are 1 because some are negative. Fewer attention maps than T6: 12 for k = 9 (T6: 27), 63 for k = 49 (T6: 112).
 - No tiles of side s with c = 1 on the whole grid for H = s^2 - m, m >= 1, if s > 2 m (8, 15, 23, 24, 34, 35, ...), or
-  if s = 2 m and m is not 1 modulo 3 (14, 33, ...): `impossible`. H = 13, 21, 22, 31, ... are open.
+  if s = 2 m and m is not 1 modulo 3 (14, 33, ...): `impossible`, `claims T19e`. H = 13, 21, 22, 31, ...
+  are open. For H = 8 there are covers by 8 such tiles, which have no coefficients.
 
   1. *Counts.* A row needs s tiles, as H > s (s - 1), and H tiles have H s rows: each row is in exactly s tiles and each
      tile has s rows. These s tiles have s^2 = H + m columns. So call a cell in one tile single, others double: a row

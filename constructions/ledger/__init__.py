@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from constructions.ledger.attention import definitions, inclusion, linear, start, strictness
-from constructions.ledger.bank import beyond, bounds, rank, structure
+from constructions.ledger.bank import beyond, bounds, narrow, rank, sharper, structure
 from constructions.ledger.bank import paper as bank
 from constructions.ledger.content import anywhere, concatenated, limits, parity
 from constructions.ledger.content import exact as content
@@ -41,6 +41,8 @@ MODULES = (
     reported,
     bounds,
     structure,
+    narrow,
+    sharper,
     beyond,
     start,
     precision,

@@ -25,11 +25,11 @@ from synthetic.graphs import builtin, normalise
 # T1
 
 
-def measured(layer: str, heads: int) -> Iterator[Capacity]:
+def measured(layer: str, heads: int, **sizes: int) -> Iterator[Capacity]:
     """Measured ranks of one layer with generic parameters. layer: a name of `capacity.table`, or "iha, P = 2"."""
     name, _, pseudo = layer.partition(", ")
     label = f"{name} H = {heads}" + (f", {pseudo}" if pseudo else "")
-    return (run() for row, run in table((heads,)) if row == label)
+    return (run() for row, run in table((heads,), **sizes) if row == label)
 
 
 def capacity_reached(layer: str, heads: int, *, squares: int = 2, maps: int = 2, more: int = 0) -> Finding:

@@ -23,6 +23,7 @@ HOLDING = [
     *("P-cpm3-iha", "P-cpm3-mha", "P-cpm3-parameters-iha", "T-compute"),
     *(f"T{n}" for n in range(1, 16)),
     *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14e", "T14f", "T15b", "T16", "T16a", "T17a", "T17c", "T18"),
+    *(f"T19{part}" for part in "abcdef"),
 ]
 EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
     "E1": (FAILS, {"modulus": 2, "coefficient": 5}, "M = 2, G = 5: the predicate is the same for all residues"),
