@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # matplotlib and torch take seconds to import: only when draw
 NAMES = ("heads", "floors", "frontier", "spectra", "costs")
 SWEEPS = {"floors": ("polynomial", "content", "workspace", "unstructured"), "frontier": ("cpm3",)}
 """The sweeps behind a picture of trained runs, which it trains if there are none."""
+FIELDS = {"id": str, "tier": str, "layer": str, "heads": int, "verdict": str, "setting": dict}
+"""Of a check, what the picture of heads reads."""
 
 EPILOG = """\
 names:
@@ -135,11 +137,16 @@ def _done(steps: Sequence[tuple[str, Callable[[], Any]]], description: str) -> A
 
 
 def _read(path: str) -> list[dict[str, Any]]:
+    """The checks in a file of `verify --json`."""
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        return content["checks"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        checks = json.loads(Path(path).read_text(encoding="utf-8"))["checks"]
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not the output of iha-theory verify --json") from error
+    for check in checks if isinstance(checks, list) else [checks]:
+        wrong = not isinstance(check, dict) or any(type(check.get(own)) is not kind for own, kind in FIELDS.items())
+        if wrong or check["heads"] < 1 or check["verdict"] not in ("holds", "fails"):
+            raise ValueError(f"{path} is not the output of iha-theory verify --json: {str(check)[:60]} is no check")
+    return checks
 
 
 def _runs(names: Sequence[str], arguments: argparse.Namespace) -> "tuple[list[Run], dict[str, Any]]":

@@ -106,9 +106,10 @@ def _from_check(check: Mapping[str, Any]) -> Iterator[Point]:
     )
     for task, prefix, key in places:
         if check["id"].startswith(prefix) and check["tier"] == "exact":
-            yield Point(
-                task, check["layer"], check["setting"][key], check["heads"], "construction", str(check["verdict"])
-            )
+            size = check["setting"].get(key)
+            if type(size) is not int or size < 1:
+                raise ValueError(f"check {check['id']}: its setting has {key} {size!r}, an integer from 1 on is needed")
+            yield Point(task, check["layer"], size, check["heads"], "construction", check["verdict"])
 
 
 def _projected(terms: int) -> list[Point]:

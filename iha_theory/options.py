@@ -7,13 +7,14 @@
 Types are int, float, bool, str and Literal of strings, each with `| None` where None is accepted.
 """
 
+import contextlib
 import dataclasses
 import functools
 import importlib
 import math
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -120,6 +121,18 @@ def _described(cls: type[Options]) -> tuple[Described, ...]:
     return tuple(found)
 
 
+@contextlib.contextmanager
+def users_code(what: str) -> Iterator[None]:
+    """Whatever the user's code in the block raises, or exits with, becomes a ValueError "what: ...", but not Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{what}: {kind}{error}") from error
+
+
 def load(path: str, what: str) -> Any:
     """What MODULE:NAME names; modules are looked up from the current directory too.
 
@@ -135,7 +148,5 @@ def load(path: str, what: str) -> Any:
         raise ValueError(f"{what} takes MODULE:NAME, such as torch.nn:MultiheadAttention, got {path!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    try:
+    with users_code(f"cannot load {path}"):
         return getattr(importlib.import_module(module), name)
-    except Exception as error:  # importing runs the user's code
-        raise ValueError(f"cannot load {path}: {type(error).__name__}: {error}") from error

@@ -59,18 +59,18 @@ def only_writer(folder: Path) -> Iterator[None]:
     """
     try_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a+", encoding="utf-8") as file:
+    with (folder / LOCK).open("a+", encoding="utf-8", errors="backslashreplace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             holder = file.read() or "another process"
             raise BlockingIOError(f"{folder} is in use by {holder}: wait for it, or choose another folder") from None
-        file.truncate(0)
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-        file.write(f"process {os.getpid()} ({command}) since {time.strftime('%Y-%m-%d %H:%M:%S')}")
-        file.flush()
         try:
+            file.truncate(0)
+            file.write(f"process {os.getpid()} ({command}) since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+            file.flush()
             yield
         finally:
             file.truncate(0)

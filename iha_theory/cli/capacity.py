@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -183,15 +182,7 @@ def _load(name: str) -> Callable[..., Any]:
 
 
 def _measure(name: str, target: Callable[..., Any], heads: int) -> "Both":
-    """The rank and the parity of the user's layer. What its code raises, or exits with, becomes one line.
-
-    What it prints goes to standard error: standard output may be for JSON.
-    """
-    with contextlib.redirect_stdout(sys.stderr):
-        return _measured(name, target, heads)
-
-
-def _measured(name: str, target: Callable[..., Any], heads: int) -> "Both":
+    """The rank and the parity of the user's layer. What its code raises, or exits with, becomes one line."""
     import torch
 
     from iha_theory import capacity
@@ -199,7 +190,7 @@ def _measured(name: str, target: Callable[..., Any], heads: int) -> "Both":
 
     arguments = (WIDTH_PER_HEAD * heads, heads) if isinstance(target, type) else (heads,)
     call = f"{name.partition(':')[2]}({', '.join(map(str, arguments))})"
-    try:
+    with options.users_code(call):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(capacity.SEED)
             module = target(*arguments)
@@ -208,12 +199,9 @@ def _measured(name: str, target: Callable[..., Any], heads: int) -> "Both":
         told = isinstance(target, type) and not hasattr(module, "embed_dim")
         width = arguments[0] if told else getattr(module, "embed_dim", None)
         row = capacity.measure_module(name, module, heads, embed_dim=width)
-    except (Exception, SystemExit) as error:
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{call}: {kind}{error}") from error
     assert isinstance(width, int)
     reached = None
-    with contextlib.suppress(Exception, SystemExit):  # a layer whose key or value has another width, say
+    with contextlib.suppress(ValueError), options.users_code(call):  # a layer whose key or value has another width, say
         reached = bits_reached(module, width)
     return row, ParityCapacity(None, reached)
 

@@ -1,6 +1,8 @@
 """The parser of `iha-theory`: lists every command, loads the one that was typed."""
 
 import argparse
+import contextlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -58,6 +60,21 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    with contextlib.ExitStack() as stack:
+        if "--json=-" in argv or ("--json", "-") in itertools.pairwise(argv):
+            from iha_theory.cli import output
+
+            stack.enter_context(output.only_json())
+        arguments = _parse(argv)
+
+        def run() -> int:
+            with stack:
+                return arguments.run(arguments)
+
+        return errors.exit_code(f"iha-theory {arguments.command}", run)
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
     parser = Parser(
         prog="iha-theory",
         description="Checks the theory of Interleaved Head Attention (IHA) against multi-head attention (MHA).",
@@ -73,5 +90,4 @@ def main(argv: Sequence[str] | None = None) -> int:
             entry.load().add_parser(commands)
         else:
             commands.add_parser(name, help=text)
-    arguments = parser.parse_args(argv)
-    return errors.exit_code(f"iha-theory {arguments.command}", lambda: arguments.run(arguments))
+    return parser.parse_args(argv)

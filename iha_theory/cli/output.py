@@ -2,10 +2,11 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from iha_theory.places import try_file
 Item = TypeVar("Item")
 WRAPS_AT = 24
 """Columns of text are at least so wide before they wrap."""
+_held: list[list[str]] = []
 JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
 
 
@@ -46,6 +48,31 @@ def console(json_target: str | None = None) -> Console:
     return _Console(file=stream, width=None if stream.isatty() else 160, highlight=False, markup=False, emoji=False)
 
 
+@contextmanager
+def only_json() -> Iterator[None]:
+    """Standard output gets what `write_json` writes in the block, when that ends, and nothing else.
+
+    What the user's code prints, to the file descriptor too, goes to standard error.
+    """
+    real = sys.stdout
+    if real is None:  # closed by the caller
+        yield
+        return
+    real.flush()
+    kept, texts = os.dup(1), []
+    _held.append(texts)
+    try:
+        os.dup2(2 if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY), 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _held.pop()
+        real.flush()  # what was printed past sys.stdout
+        os.dup2(kept, 1)
+        os.close(kept)
+        real.write("".join(texts))
+
+
 def prepare_json(target: str | None) -> None:
     """Makes sure that the JSON can be written, before any work is done.
 
@@ -62,11 +89,13 @@ def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> N
         return
     content = {"schema": f"iha-theory/{command}/1", "version": __version__, **fields}
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-    else:
+    if target != "-":
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(target).write_text(text, encoding="utf-8")
+    elif _held:
+        _held[-1].append(text)
+    elif sys.stdout is not None:
+        sys.stdout.write(text)
 
 
 @contextmanager

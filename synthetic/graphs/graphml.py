@@ -43,6 +43,8 @@ def read(path: Path) -> Graph:
             reader.parser.ParseFile(file)
         except expat.ExpatError as error:
             raise ValueError(f"line {error.lineno}: {expat.ErrorString(error.code)}") from None
+        except LookupError as error:  # Python has no such encoding
+            raise ValueError(f"line 1: {error}") from None
     return reader.graph(path.name)
 
 

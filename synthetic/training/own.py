@@ -4,7 +4,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from iha_theory.options import Options, load, option
+from iha_theory.options import Options, load, option, users_code
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,7 +37,7 @@ class OwnLayer(Options):
         from synthetic.training.model import Filled
 
         target = load(self.path, "a layer of your own")
-        try:
+        with users_code(f"{self.path} with {self.heads} heads"):
             accepted = inspect.signature(target).parameters
             free = [query, *(w for name, w in (("kdim", key), ("vdim", value)) if name not in accepted)]
             embed = -(-max(free) // self.heads) * self.heads
@@ -47,6 +47,3 @@ class OwnLayer(Options):
                 raise TypeError(f"gives {type(inner).__name__}, not a torch module")
             widths = (embed, own.get("kdim", embed), own.get("vdim", embed))
             return Filled(inner, widths, [torch.zeros(2, tokens, width) for width in (query, key, value)], out)
-        except Exception as error:  # the user's code
-            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-            raise ValueError(f"{self.path} with {self.heads} heads: {kind}{error}") from error

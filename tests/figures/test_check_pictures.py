@@ -84,6 +84,8 @@ def test_constructions_can_come_from_verify():
     assert counts(found, "bank", "bound") == {("mha", 2): 2, ("iha", 2): 2}
     assert counts(found, "parity", "construction") == {("mha", 2): 2}
     assert counts(found, "parity", "bound") == {("mha", 2): 2, ("iha", 2): 2}
+    with pytest.raises(ValueError, match="its setting has terms None"):
+        heads.steps([checks[0] | {"setting": {}}])
     with pytest.raises(ValueError, match="no exact check"):
         heads.steps(checks[1:-1])
 

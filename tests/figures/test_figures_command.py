@@ -78,6 +78,23 @@ def test_from_nothing_trains_what_is_missing(call, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        '{"checks": 5}',
+        '{"checks": [5]}',
+        '{"checks": [{}]}',
+        '{"checks": [{"id": 5}]}',
+        '{"checks": [{"id": "bank/karate/k=2/mha/exact", "tier": "exact", "layer": "mha", "heads": -9, '
+        '"verdict": "holds", "setting": {"terms": 2}}]}',
+        "[" * 10**5,
+    ],
+)
+def test_checks_that_verify_never_writes_are_one_line(refused, tmp_path, content):
+    (tmp_path / "c.json").write_text(content)
+    refused("figures", "heads", "--checks", tmp_path / "c.json", "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["nothing"], "accepted are heads, floors, frontier, spectra, costs"),

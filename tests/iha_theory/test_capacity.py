@@ -398,6 +398,7 @@ def test_torch_mha_through_layer(capsys: pytest.CaptureFixture[str]):
 
 SOURCE = """
 import sys
+print("loud")
 
 import torch
 from torch import nn
@@ -440,6 +441,10 @@ class LeavesLater(Zero):
     def forward(self, query, key, value):
         raise SystemExit
 
+class Aborts(Zero):
+    def forward(self, query, key, value):
+        raise GeneratorExit
+
 class Prints(nn.MultiheadAttention):
     def forward(self, *args, **kwargs):
         print("noise")
@@ -466,11 +471,11 @@ def test_a_factory_in_the_current_directory(users_module: str, capsys: pytest.Ca
     assert "has rank 1, 4, 9 for H = 1, 2, 3: more than any MHA with as many heads at H = 2, 3" in summary
 
 
-def test_what_a_layer_prints_is_not_in_the_json(users_module: str, capsys: pytest.CaptureFixture[str]):  # case 42
-    assert run("--layer", f"{users_module}:Prints", "--heads", "2", "--json", "-") == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["capacities"][0]["rank"] == 2
-    assert "noise" in captured.err
+def test_what_a_layer_prints_is_not_in_the_json(users_module: str, call: Any):  # case 42
+    code, out, err = call("capacity", "--layer", f"{users_module}:Prints", "--heads", "2", "--json", "-")
+    assert code == 0
+    assert json.loads(out)["capacities"][0]["rank"] == 2
+    assert "loud\nnoise" in err
 
 
 def test_less_than_h_is_reported(users_module: str, capsys: pytest.CaptureFixture[str]):
@@ -491,6 +496,7 @@ def test_a_rank_without_a_gap_is_not_reported_as_clear(users_module: str, capsys
         ("Failing", r"Failing\(8, 1\): RuntimeError: two\nlines"),
         ("Leaves", r"Leaves\(8, 1\): SystemExit: 0"),
         ("LeavesLater", r"LeavesLater\(8, 1\): SystemExit"),
+        ("Aborts", r"Aborts\(8, 1\): GeneratorExit"),
         ("number", r"number\(1\): TypeError: gives int, not a torch module"),
         ("nameless", r"nameless\(1\): .* without an integer attribute embed_dim"),
         ("constant", "neither a class of torch modules nor a function"),

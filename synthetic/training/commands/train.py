@@ -90,6 +90,8 @@ def _train(arguments: argparse.Namespace, config: TrainConfig) -> int:
     graphs = report.graphs([config])
     out = output.console(arguments.json)
     if trained.outcome is None:
+        kept = {"stopped_at": len(trained.losses), "steps": config.steps, "id": config.identity}
+        output.write_json(arguments.json, "train", {**graphs, "runs": [], "checkpoint": kept})
         out.print(f"stopped at step {len(trained.losses)} of {config.steps}; --resume continues", soft_wrap=True)
         return 0
     result = records.result(trained, 1)

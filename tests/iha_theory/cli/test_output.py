@@ -1,6 +1,8 @@
 """What terminals show: names as they are, numbers whole (cases 36 and 37)."""
 
 import io
+import json
+import os
 import re
 
 import pytest
@@ -27,6 +29,18 @@ def printed(monkeypatch, thing, columns):
         monkeypatch.setenv("COLUMNS", str(columns))
     output.console().print(thing)
     return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())  # without colours
+
+
+def test_standard_output_is_for_the_json_alone(capfd):
+    with output.only_json():
+        print("printed")
+        os.write(1, b"written\n")
+        output.write_json("-", "x", {"a": 1})
+    out, err = capfd.readouterr()
+    assert json.loads(out)["a"] == 1
+    assert sorted(err.split()) == ["printed", "written"]
+    print("after")
+    assert capfd.readouterr().out == "after\n"
 
 
 @pytest.mark.parametrize("columns", [None, 80, 20, 1])

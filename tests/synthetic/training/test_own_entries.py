@@ -109,6 +109,17 @@ def test_a_toy_attention_is_trained_on_a_toy_task_by_the_command(call, mine, tmp
     assert record(tmp_path / "c")["error"] != first["error"]
 
 
+def test_the_json_of_a_run_that_is_left_off(call, mine, tmp_path):
+    (tmp_path / f"{mine}.py").write_text(f"print('imported')\n{MINE}")
+    run = ("train", f"{mine}:Reverse", "--attention", f"{mine}:Mine", "--steps", "3", "--eval-size", "4")
+    code, out, err = call(*run, "--stop-at", "2", "--out", "a", "--json", "-")
+    assert code == 0
+    assert "imported" in err
+    content = json.loads(out)
+    assert content["runs"] == []
+    assert (content["checkpoint"]["stopped_at"], content["checkpoint"]["steps"]) == (2, 3)
+
+
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("attention", ["Mine", "torch.nn:MultiheadAttention"])
 def test_an_own_attention_on_our_tasks(call, mine, tmp_path, task, attention):

@@ -179,7 +179,8 @@ def test_trying_a_place_leaves_nothing(tmp_path):
         try_file(tmp_path)
 
 
-def test_a_folder_has_one_writer(refused, tmp_path):  # case 35
+def test_a_folder_has_one_writer(refused, tmp_path, monkeypatch):  # case 35
+    monkeypatch.setattr("sys.argv", ["x", "\udcff"])  # a byte that is not UTF-8
     with only_writer(tmp_path):
         for command in (("train", "polynomial", *WORDS), ("sweep", "workspace")):
             assert "is in use by process" in refused(*command, "--out", tmp_path)
