@@ -142,12 +142,7 @@ STATEMENTS = (
                 "value_dim": (1, 2),
             },
             mutants={"d_v left out": {"values": 0}, "one more": {"more": 1}},
-            wider={
-                "layer": ("mha", "iha, P = 2", "two-layer"),
-                "heads": (2, 3),
-                "width": (1, 2),
-                "value_dim": (1, 2, 3),
-            },
+            wider={"layer": ("iha, P = 2", "two-layer"), "heads": (2, 3), "width": (1, 2), "value_dim": (1, 2)},
         ),
         note="Measured at random parameters; both collapses and patterns. That none exceeds it: iha_theory.capacity.",
     ),
