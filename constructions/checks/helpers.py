@@ -27,6 +27,7 @@ from constructions.filter_bank.layers import LAYERS
 from constructions.filter_bank.product_fit import Products
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.tiled import Tile
+from constructions.filter_bank.unstructured import Grid
 from constructions.targets.parity import ParityLayer
 from constructions.targets.state_space import RationalFilter
 from iha_theory.attention import TwoLayerAttention
@@ -39,6 +40,8 @@ UNDAMAGED = {
     "cpm3.mlp._pair_weights": "returns nothing; what it wrote is damaged as the network's result",
     "filter_bank.approximate.floor": "an error to be expected, which no weight depends on",
     "filter_bank.product_fit.chebyshev_maps": "a basis of polynomials; in a wrong one the fit falls back on the powers",
+    "filter_bank.tiled._side": "chooses among tilings, which are all right",
+    "filter_bank.unstructured.heads": "chooses between two layouts, which are both right",
     "targets.parity.nodes": "any distinct ones are right: the weights are solved for them",
     "targets.state_space.tiled": "chooses between two layouts, which are both right",
 }
@@ -209,6 +212,11 @@ def _(result: bool) -> Any:
 
 
 @damaged.register
+def _(result: list) -> Any:
+    return result[::-1]
+
+
+@damaged.register
 def _(result: tuple) -> Any:
     if len(result) == 1 or isinstance(result[0], (Tile, PositionWeights, Fraction)):
         return (damaged(result[0]), *result[1:])
@@ -228,6 +236,7 @@ FIELDS: dict[type, str] = {
     Products: "outer",
     ReducedBank: "coefficients",
     RationalFilter: "numerators",
+    Grid: "queries",
 }
 """Of results with many parts, the one to damage."""
 
