@@ -3,7 +3,8 @@
 - **Separator.** Tabs if there is one anywhere; else semicolons or commas (not both); else blanks.
 - **Columns.** Two, or three with a weight, the same on every line with an edge.
 - **Lone nodes.** A line with one label declares a node, before the edges that name it, or without any. Unquoted it has
-  letters, digits, `_` and `.` only, and perhaps a sign.
+  letters, digits, `_` and `.` only, and perhaps a sign. A number at the top that may count the nodes or the edges is
+  refused.
 - **Header.** A first line such as `source target weight` or `from,to`; it settles what else would be unclear.
 - **Comments** are lines that start with `#` or `%`.
 - **Quotes.** `"..."` around a label allows anything in it; a quote inside is doubled. Without them a label has no
@@ -16,6 +17,7 @@ What does not fit is refused, with its line; so is what reads as another format 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
+from unicodedata import category
 
 from synthetic.graphs import foreign
 from synthetic.graphs.adjacency import Graph
@@ -46,7 +48,7 @@ _QUOTED = r'"(?:[^"]|"")*"'
 _FIELD = {s: re.compile(rf" *(?:({_QUOTED})|([^{s}\"]*)) *({s}|$)") for s in "\t;,"}
 _FIELD[" "] = re.compile(rf"(?:({_QUOTED})|([^ \"]+))( +|$)")
 _LONE = re.compile(r"[+-]?[\w.]+")
-_ODD_BLANK = re.compile(r"[^\S \t]|[\x00-\x08\x0e-\x1f\x7f\u200b\ufeff]")
+_ODD_BLANK = re.compile(r"[^\S \t]|[\x00-\x08\x0e-\x1f\x7f]")
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBERS = re.compile(r"[+-]?[\d.,]+( +[+-]?[\d.,]+)+", re.ASCII)
 _FRACTIONAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][+-]?\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -124,8 +126,8 @@ def read(text: str, name: str, directed: bool, separated: bool = False) -> Graph
 def _separator(lines: Sequence[tuple[int, str]]) -> str:
     bare = [(number, re.sub(_QUOTED, "", line)) for number, line in lines]
     for number, line in bare:
-        if odd := _ODD_BLANK.search(line):
-            raise ValueError(f"line {number}: a character U+{ord(odd[0]):04X}, which only labels in quotes may have")
+        if odd := _odd(line):
+            raise ValueError(f"line {number}: a character U+{ord(odd):04X}, which only labels in quotes may have")
     found = {s: number for s in "\t;," for number, line in reversed(bare) if s in line}
     if "\t" in found:
         return "\t"
@@ -135,6 +137,13 @@ def _separator(lines: Sequence[tuple[int, str]]) -> str:
             "quotes, and write 0.5 with a point"
         )
     return next(iter(found), " ")
+
+
+def _odd(line: str) -> str | None:
+    """A blank of another kind, or a character that nobody sees (Unicode's category Cf)."""
+    if match := _ODD_BLANK.search(line):
+        return match[0]
+    return None if line.isascii() else next((x for x in line if category(x) == "Cf"), None)
 
 
 def _fields(line: str, number: int, separator: str) -> list[Field]:
@@ -244,5 +253,5 @@ def _is_number(text: str) -> bool:
     try:
         parse(text)
     except ValueError:
-        return text.lower().lstrip("+-") in ("nan", "inf", "infinity")  # meant as one, and refused as one
+        return foreign.is_number(text) or text.lower().lstrip("+-") in ("nan", "inf", "infinity")  # meant as one
     return True

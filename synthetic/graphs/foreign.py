@@ -43,6 +43,7 @@ SUFFIXES = {
     ".d6": "digraph6",
     ".tgf": "Trivial Graph Format",
     ".metis": "METIS",
+    ".sif": "SIF",
 }
 
 
@@ -77,7 +78,8 @@ def refuse_rows(numbers: Sequence[int], rows: Sequence[Sequence[str]], directed:
     Raises:
         ValueError: as `refuse`.
     """
-    form = _table(rows) or _counted(rows) or _letters(rows) or _matrix(rows, directed) or _graph6(rows)
+    found = (_table(rows), _counted(rows), _words(rows), _letters(rows), _matrix(rows, directed), _graph6(rows))
+    form = next((name for name in (*found, _neighbours(rows)) if name), None)
     if form is not None:
         raise ValueError(
             f"line {numbers[0]} and what follows fit {form}, and perhaps no edge list; {ACCEPTED}, and a first line "
@@ -106,7 +108,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str | None:
     lengths = {len(row) for row in rows}
     if max(lengths) <= 3:
         return None
-    if not rows[0][0] or (len(lengths) == 1 and all(_is_number(x) for row in rows[1:] for x in row)):
+    if not rows[0][0] or (len(lengths) == 1 and all(is_number(x) for row in rows[1:] for x in row)):
         return "a matrix"
     if any("{" in row[2] for row in rows if len(row) > 2):
         return "an edge list of networkx with data (write it with data=['weight'])"
@@ -114,7 +116,12 @@ def _table(rows: Sequence[Sequence[str]]) -> str | None:
 
 
 def _counted(rows: Sequence[Sequence[str]]) -> str | None:
-    """A first line with the numbers of nodes and edges, n and m."""
+    """A first line with the numbers of nodes and edges, n and m, or with one of them."""
+    if len(rows[0]) == 1 and len(rows) > 1 and all(len(row) > 1 and all(map(_is_integer, row[:2])) for row in rows[1:]):
+        labels = {label for row in rows[1:] for label in row[:2]}
+        count = int(rows[0][0]) if _is_integer(rows[0][0]) and rows[0][0] not in labels else 0
+        if count == len(rows) - 1 or count >= max(map(int, labels)) > 0:
+            return "a list that begins with the number of nodes or edges"
     numbers = [[int(x) if re.fullmatch(r"\d{1,9}", x) else -1 for x in row] for row in rows]
     (n, m), *rest = numbers if len(rows[0]) == 2 else [[-1, -1]]
     entries = [x for row in rest for x in row[:2]]
@@ -128,6 +135,19 @@ def _counted(rows: Sequence[Sequence[str]]) -> str | None:
     return None
 
 
+def _words(rows: Sequence[Sequence[str]]) -> str | None:
+    """A word between the nodes, which are integers: `1 pp 2`, `0 to 1`."""
+    words = all(len(row) == 3 and _is_integer(row[0]) and _is_integer(row[2]) for row in rows)
+    return "SIF" if words and len({row[1] for row in rows}) == 1 and not is_number(rows[0][1]) else None
+
+
+def _neighbours(rows: Sequence[Sequence[str]]) -> str | None:
+    """Each node once, then its neighbours, two as in a cycle: as a list of edges the second is a weight."""
+    arcs = {(row[0], other) for row in rows for other in row[1:]}
+    once = all(len(row) == 3 for row in rows) and len({row[0] for row in rows}) == len(rows)
+    return "an adjacency list" if once and all((v, u) in arcs for u, v in arcs) else None
+
+
 def _letters(rows: Sequence[Sequence[str]]) -> str | None:
     """Lines of DIMACS: `e 1 2` or `a 1 2 5`."""
     lines = [row for row in rows if row[0] in ("e", "a") and len(row) > 2 and all(map(str.isdigit, row[1:]))]
@@ -137,7 +157,7 @@ def _letters(rows: Sequence[Sequence[str]]) -> str | None:
 
 def _matrix(rows: Sequence[Sequence[str]], directed: bool) -> str | None:
     """As many rows as columns, two or three: as a list of edges a double edge, or a weight of 0."""
-    if len(rows) not in (2, 3) or not all(len(row) == len(rows) and all(map(_is_number, row)) for row in rows):
+    if len(rows) not in (2, 3) or not all(len(row) == len(rows) and all(map(is_number, row)) for row in rows):
         return None
     symmetric = all(rows[i][j] == rows[j][i] for i in range(len(rows)) for j in range(i))
     if len(rows) == 2:
@@ -159,5 +179,10 @@ def _graph6(rows: Sequence[Sequence[str]]) -> str | None:
     return "graph6"
 
 
-def _is_number(text: str) -> bool:
+def _is_integer(text: str) -> bool:
+    return bool(re.fullmatch(r"-?\d{1,99}", text, re.A))
+
+
+def is_number(text: str) -> bool:
+    """Whether it is written as a decimal number, of any size."""
     return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", text, re.I | re.A))

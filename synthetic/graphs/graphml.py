@@ -3,9 +3,9 @@
 Source: http://graphml.graphdrawing.org (namespace and schema 1.0). Read: one `graph` with its `edgedefault`; nodes in
 the order of the file; edges; weights from the edge attribute called `weight`, its default where an edge has none, else
 1. Attributes of other names are no part of A and are named in the graph's notes. Refused, with the line: several or
-nested graphs, hyperedges, ports, external references, edges whose `directed` contradicts `edgedefault`, nodes that are
-missing or there twice, keys that are missing, there twice or for something else, counts (`parse.nodes`) that are wrong,
-elements that the schema has not, and DTDs.
+nested graphs, hyperedges, ports, other attributes of the element <edge>, elements in a weight, external references,
+edges whose `directed` contradicts `edgedefault`, nodes that are missing or there twice, keys that are missing, there
+twice or for something else, counts (`parse.nodes`) that are wrong, elements that the schema has not, and DTDs.
 """
 
 from dataclasses import dataclass, field
@@ -89,6 +89,8 @@ class _Reader:
         namespace, _, name = tag.rpartition(" ")
         parent = self.path[-1] if self.path else None
         if self.foreign or (namespace not in NAMESPACES and parent in ("data", "default", "desc")):
+            if parent != "desc" and self.at in self._weights():
+                self._refuse(f"<{name}> in a weight")
             self.foreign += 1  # a drawing program's own description, inside of an attribute
             return
         if namespace not in NAMESPACES or (parent is None and name != "graphml"):
@@ -130,9 +132,8 @@ class _Reader:
 
     def _edge(self, attributes: dict[str, str]) -> None:
         u, v = (self._required("edge", attributes, end) for end in ("source", "target"))
-        for port in ("sourceport", "targetport"):
-            if port in attributes:
-                self._refuse(f"an edge with a {port}: graphs without ports are read")
+        if odd := [name for name in attributes if name not in ("id", "source", "target", "directed")]:
+            self._refuse(f"an edge with {odd[0]}=: accepted are id, source, target, directed, and weights in <data>")
         directed = attributes.get("directed")
         if directed is not None:
             if directed.strip() not in BOOLEANS:
@@ -163,6 +164,8 @@ class _Reader:
         text = "".join(self.text).strip()
         if name == "data" and self.path[-1] in ("node", "edge"):
             self.inside[self.at] = text
+        elif name == "default" and self.keys[self.at].default is not None:
+            self._refuse(f"a second default of the key {self.at!r}")
         elif name == "default":
             self.keys[self.at].default = text
         elif name != "data" and name != "desc" and text:

@@ -17,6 +17,7 @@ from synthetic.graphs.adjacency import MAX_NODES, Graph, require_square
 from synthetic.graphs.numbers import Number, parse
 
 FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")
+_DIGITS = re.compile(r"\d+", re.ASCII)
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 MAX_BYTES = 2**30
 """Of the arrays in an archive: a dense matrix of MAX_NODES nodes in float64 has 0.8 GB."""
@@ -37,7 +38,7 @@ def matrix_market(text: str, name: str) -> Graph:
     number, sizes = next(body, (1, []))
     if (
         len(sizes) != (3 if layout == "coordinate" else 2)
-        or not all(map(str.isdecimal, sizes))
+        or not all(map(_DIGITS.fullmatch, sizes))
         or len("".join(sizes)) > 60
     ):
         raise ValueError(f"line {number}: expected the matrix' size, 'rows columns" + " entries'" * (layout[0] == "c"))
@@ -78,7 +79,7 @@ Entries = Iterator[tuple[int, int, int, Number]]
 def _coordinates(body: Iterator[tuple[int, list[str]]], size: int, field: str, count: int) -> Entries:
     found = 0
     for line, words in body:
-        if len(words) != (2 if field == "pattern" else 3) or not all(map(str.isdecimal, words[:2])):
+        if len(words) != (2 if field == "pattern" else 3) or not all(map(_DIGITS.fullmatch, words[:2])):
             raise ValueError(f"line {line}: expected 'row column{' value' * (field != 'pattern')}'")
         i, j = (int(word) if len(word) < 9 else 0 for word in words[:2])
         if not (1 <= i <= size and 1 <= j <= size):
@@ -110,8 +111,8 @@ def _value(word: str, field: str, line: int) -> Number:
         value = parse(word)
     except ValueError as error:
         raise ValueError(f"line {line}: {error}") from None
-    if field.endswith("integer") and not isinstance(value, int):
-        raise ValueError(f"line {line}: {word[:60]!r} in a matrix of integers")
+    if field.endswith("integer") and (not isinstance(value, int) or "/" in word or (field[0] == "u" and value < 0)):
+        raise ValueError(f"line {line}: {word[:60]!r} in a matrix of {field}s")
     return value
 
 
@@ -124,11 +125,12 @@ def npz(path: Path) -> Graph:
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not a zip archive")
     with zipfile.ZipFile(path) as archive:
+        sparse = "format.npy" in archive.namelist()
         for member in archive.infolist():
             if not member.filename.endswith(".npy"):
                 raise ValueError(f"{member.filename[:60]!r} is no numpy array")
             with archive.open(member) as file:
-                _require_small(file, member.file_size)
+                _require_small(file, member.file_size, sparse)
     with np.load(path, allow_pickle=False) as archive:
         arrays = dict(archive)
     if "format" not in arrays:
@@ -144,14 +146,14 @@ def npz(path: Path) -> Graph:
     return Graph.from_matrix(matrix, name=path.name)
 
 
-def _require_small(file: Any, size: int) -> None:
-    """Refuses an array by its header, before it takes memory."""
+def _require_small(file: Any, size: int, sparse: bool) -> None:
+    """Refuses an array by its header, before it takes memory; the parts of a sparse matrix have any shape."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     else:
         shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    if len(shape) == 2 and dtype.kind != "O":
+    if len(shape) == 2 and not sparse and dtype.kind != "O":
         require_square(shape)
     if size > MAX_BYTES:
         raise ValueError(f"an array of {size} bytes: at most {MAX_BYTES} are read, {MAX_NODES} nodes")

@@ -65,6 +65,10 @@ def test_a_triangle_in_any_separator_has_rank_2(given, separator, end):  # case 
         ("\ufeff0 1\n", (0, 1), 1),
         ("2 1\n1 0\n0 3\n", (0, 1, 2, 3), 3),
         ("0\n1\n2\n", (0, 1, 2), 0),
+        ("5\n7 8\n8 9\n", (5, 7, 8, 9), 2),
+        ("source target\n5\n1 2\n2 3\n3 1\n", (1, 2, 3, 5), 3),
+        ("1 apple 5\n1 pear 3\n", ("1", "apple", "pear"), 2),
+        ("0 4 1\n1 0 2\n2 1 3\n", (0, 1, 2, 4), 3),
         ("solo\n", ("solo",), 0),
         ('"a-b"\n"c d"\n', ("a-b", "c d"), 0),
         ("01 1\n", ("01", "1"), 1),
@@ -98,7 +102,14 @@ def test_notes_name_what_is_no_edge(given):
         ("New York,Boston\n", ["line 1", "'New York'", "quotes"]),
         ("'New York' 2\n", ["line 1"]),
         ("0\u00a01\n", ["line 1", "U+00A0"]),
-        ("0 1\n1 2\u200b\n", ["line 2", "U+200B"]),
+        *((f"0 1\n1 2{x}\n", ["line 2", f"U+{ord(x):04X}"]) for x in "\u200b\u200e\u202a\u2060\u00ad"),
+        ("1 pp 2\n2 pp 3\n3 pp 1\n", ["SIF"]),
+        ("1\tpp\t2\n2\tpp\t3\n", ["SIF"]),
+        ("0 to 1\n", ["SIF"]),
+        ("0 4 1\n1 0 2\n2 1 3\n3 2 4\n4 3 0\n", ["an adjacency list"]),
+        ("a b c\nb c a\nc a b\n", ["an adjacency list"]),
+        ("5\n1 2\n2 3\n3 1\n", ["begins with the number of nodes"]),
+        ("3\n0 1\n1 2\n2 0\n", ["begins with the number of nodes"]),
         ("0 1;\n1 2;\n", ["line 1"]),
         ("0 1\n1 2 3\n", ["line 2", "3 columns", "expected 2"]),
         ("0 1 2\n1 2\n", ["line 2", "2 columns", "expected 3"]),
@@ -114,6 +125,7 @@ def test_notes_name_what_is_no_edge(given):
         ("0 1 0x10\n", ["0x10"]),
         ("0 1 1/0\n", ["finite"]),
         ("0 1 1e999999999\n", ["digits"]),
+        ("1 2 1e-9999\n2 3 1\n", ["line 1", "weight '1e-9999' has more than 1000 digits"]),
         ("person,friend\n1,2\n2,3\n", ["line 1", "header"]),
         ("a,b,c\n0,1,0\n1,0,1\n0,1,0\n", ["line 1", "header"]),
         ("target source\na b\n", ["line 1", "header"]),
@@ -170,7 +182,9 @@ def test_what_is_refused(given, content, words):
     refused(lambda: given(content), *words, "")
 
 
-@pytest.mark.parametrize(("name", "form"), [("g.adjlist", "adjacency list"), ("g.lgl", "LGL"), ("g.g6", "graph6")])
+@pytest.mark.parametrize(
+    ("name", "form"), [("g.adjlist", "adjacency list"), ("g.lgl", "LGL"), ("g.g6", "graph6"), ("g.sif", "SIF")]
+)
 def test_formats_that_only_a_name_tells(given, name, form):
     refused(lambda: given("0 1\n", name), form, "accepted are edge lists")
 

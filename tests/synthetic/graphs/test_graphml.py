@@ -96,6 +96,11 @@ EDGE = '<edge source="a" target="b"/>'
         ('<node id="a"><port name="p"/></node>', ["<port>"]),
         (f'{NODES}<hyperedge><endpoint node="a"/></hyperedge>', ["<hyperedge>"]),
         (f'{NODES}<edge source="a" sourceport="p" target="b"/>', ["sourceport"]),
+        (f'{NODES}<edge source="a" target="b" weight="5"/>', ["line 5", "weight=", "<data>"]),
+        (
+            f'{NODES}<edge source="a" target="b"><data key="w">2<x:f xmlns:x="u">3</x:f>4</data></edge>',
+            ["<f> in a weight"],
+        ),
         ('<locator xmlns:xlink="x" xlink:href="y"/>', ["<locator>"]),
         (f'{NODES}<edge source="a" target="c"/>', ["line 5", "'c'"]),
         (f'{NODES}\n<node id="a"/>', ["line 6", "twice"]),
@@ -127,6 +132,7 @@ def test_what_is_refused(given, body, words):
         (WEIGHT + WEIGHT.replace('"w"', '"v"'), ["second edge attribute"]),
         (WEIGHT.replace("double", "boolean"), ["'boolean'"]),
         (WEIGHT.replace("double", "int"), ["0.5"]),
+        (f"{WEIGHT[:-2]}><default>1</default><default>2</default></key>", ["a second default"]),
         ('<key id="w" for="node" attr.name="weight" attr.type="double"/>', ["for node, not for edge"]),
         ("<key/>", ["without id"]),
     ],
@@ -140,6 +146,8 @@ def test_frames_that_are_refused(given, tmp_path):
     refused(lambda: given(NODES, head=bomb), "line 1", "DTD")
     refused(lambda: given(NODES, default="both"), "'both'")
     refused(lambda: given("", WEIGHT), "empty")
+    for encoding in ("foo", "base64"):
+        refused(lambda encoding=encoding: given(NODES, head=f"<?xml version='1.0' encoding='{encoding}'?>"), "line 1")
     for text in (f"<graphml {XMLNS}/>", "<gexf/>", "<graphml xmlns='http://www.gexf.net/1.2draft'/>", "junk", ""):
         (tmp_path / "f.graphml").write_text(text)
         refused(lambda: read(tmp_path / "f.graphml"))

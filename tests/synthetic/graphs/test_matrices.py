@@ -72,6 +72,9 @@ def test_layouts(given, text, rows):
         (f"{HEAD} real general\n2 2 1\n1 1\n", ["line 3", "row column value"]),
         (f"{HEAD} real general\n2 2 1\n1 1 0,5\n", ["line 3", "decimal point"]),
         (f"{HEAD} integer general\n2 2 1\n1 1 0.5\n", ["line 3", "integers"]),
+        (f"{HEAD} integer general\n2 2 1\n1 1 4/2\n", ["line 3", "integers"]),
+        (f"{HEAD} unsigned-integer general\n2 2 1\n1 1 -4\n", ["line 3", "unsigned-integers"]),
+        (f"{HEAD} real general\n\u0662 \u0662 0\n", ["line 2", "size"]),
         (f"{HEAD} real symmetric\n2 2 1\n1 2 1\n", ["line 3", "symmetric"]),
         (f"{HEAD} real skew-symmetric\n2 2 1\n1 1 1\n", ["line 3", "skew"]),
         (f"{HEAD} real\n2 2 0\n", ["line 1"]),
@@ -121,6 +124,13 @@ def test_sizes_are_refused_before_memory_is_taken(tmp_path):
     with zipfile.ZipFile(tmp_path / "g.npz", "w") as archive:
         archive.writestr("word/document.xml", "<a/>")
     refused(lambda: read(tmp_path / "g.npz"), "word/document.xml")
+
+
+@pytest.mark.parametrize("form", ["dia", "bsr", "csc", "coo"])
+def test_every_sparse_format_is_read(tmp_path, form):
+    matrix = np.diag([1, 2, 3], 1)
+    scipy.sparse.save_npz(tmp_path / "g.npz", scipy.sparse.coo_array(matrix).asformat(form))
+    assert read(tmp_path / "g.npz").adjacency.tolist() == matrix.tolist()
 
 
 def test_repeated_entries_of_a_sparse_matrix_are_exact(tmp_path):
