@@ -67,7 +67,7 @@ def _solved(values: Sequence[Sequence[Fraction]]) -> list[Fraction] | None:
 @dataclass(frozen=True)
 class FloatRun:
     """error: the largest |g - (-1)^|x|| / G, G as in `Sizes`, infinite if a sign is wrong. bound: of it by rounding, of
-    the weights too. margin: the least (-1)^|x| g. least: what the bound leaves of it on every input."""
+    the weights too. margin: the least (-1)^|x| g. least: what the bound leaves of it on every input, where it holds."""
 
     error: float
     bound: float

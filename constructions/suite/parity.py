@@ -120,9 +120,9 @@ def more_checks(rows: int, exact_only: bool = False) -> Iterator[CheckResult]:
 
 
 def obstructed(runs: Runs) -> tuple[float, float]:
-    """The sum of the layer that comes closest to its bound, and that bound; infinite if a layer has no wrong sign."""
-    at = int((runs.sums / runs.bound).argmax())
-    return float(runs.sums[at]) if bool((runs.wrong > 0).all()) else math.inf, float(runs.bound[at])
+    """`Runs.worst`, the sum infinite if a layer has no wrong sign."""
+    found, bound = runs.worst
+    return found if bool((runs.wrong > 0).all()) else math.inf, bound
 
 
 def _inputs(bits: int) -> Tensor:

@@ -26,6 +26,7 @@ from iha_theory.attention import (
 )
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.capacity import fan_in
+from iha_theory.operators.numerical import frozen
 from iha_theory.rounding import UNIT, require_count
 
 Layer = AttentionLayer | TwoLayerAttention
@@ -94,6 +95,12 @@ class Runs:
         return self.sizes.error + rows * self.sizes.row + UNIT * (rows + inputs)
 
     @property
+    def worst(self) -> tuple[float, float]:
+        """Sum and bound of the layer that comes closest to its bound, or exceeds it most."""
+        at = int((self.sums / self.bound).argmax())
+        return float(self.sums[at]), float(self.bound[at])
+
+    @property
     def wrong(self) -> Integer[Tensor, " layers"]:
         """On how many inputs (-1)^|x| g(x) is not positive."""
         return (self.outputs * self.signs <= 0).sum(-1)
@@ -111,7 +118,8 @@ def run(layer: Layer, bits: int, *, weights: int = 1000, seed: int = 0) -> Runs:
     parameters are normal, of variance 1 / fan-in. g is the first coordinate of the output at the query token.
 
     Args:
-        layer: one of this project's, softmax or linear, two layers only linear; its parameters are not used.
+        layer: one of this project's, softmax or linear, two layers only linear; its parameters are not used. Run in
+            evaluation mode (dropout off), on a copy.
         bits: n.
         weights: W.
         seed: of weights and tokens.
@@ -124,6 +132,7 @@ def run(layer: Layer, bits: int, *, weights: int = 1000, seed: int = 0) -> Runs:
         raise ValueError("the sum is for softmax or linear attention without rotary positions or a window")
     if first is not layer and first.pattern != "linear":
         raise ValueError("two layers of softmax have no total degree")
+    layer = frozen(layer)
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -145,15 +154,15 @@ def run(layer: Layer, bits: int, *, weights: int = 1000, seed: int = 0) -> Runs:
 
 
 def sizes(layer: Layer, tokens: Float[Tensor, "kinds width"], count: int) -> Sizes:
-    """The sizes of a layer with its own weights.
+    """The sizes of a layer with its own weights, in evaluation mode.
 
     Args:
         layer: as in `run`.
         tokens: every kind of token there is, the query token last.
         count: N, how many tokens an input has.
     """
-    with torch.no_grad():
-        found = _sizes(layer, dict(layer.named_parameters()), tokens, count)
+    layer = frozen(layer)
+    found = _sizes(layer, dict(layer.named_parameters()), tokens, count)
     return Sizes(*found, _chain(layer), _keys(layer, count))
 
 

@@ -1,6 +1,6 @@
 """Parity at a query token, read linearly, content anywhere: how many bits a layer can do, how many inputs go wrong.
 
-- `parity_bits`, `least_errors`, `least_endpoint_errors`: by proof.
+- `parity_bits`, `least_errors`, `least_endpoint_errors`: by proof; for hard attention upper bounds only.
 - `parity_capacity`: the first, measured: a layer with random weights and a fitted read-out does so many bits, and on
   one bit more the sum of `iha_theory.bounds.obstruction` is 0.
 - `bits_reached`: of any module.
@@ -9,12 +9,14 @@ Proofs: docs/parity.md, whose setting holds here: tokens that see at most one bi
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import comb
 from typing import get_args
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from iha_theory.attention import kinds
 from iha_theory.attention.base import AttentionLayer
@@ -32,6 +34,10 @@ OUT = 24
 """Width of their output: more than the rows that so many bits need."""
 LAYERS = 4
 """With random weights, for the sum."""
+PROBES, ORDER, STEP = 32, 8, 2.0**-10
+"""On how many inputs noise is measured, the order of its differences, and the step between tokens of size 1."""
+SAFETY = 10
+"""How many times the measured noise a sign must exceed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class ParityCapacity:
         bits: by proof; None where there is no bound.
         reached: measured, at most `MOST_BITS`: so many bits are computed with the weights at hand and a read-out that
             is fitted. A lower bound on what other weights do. None if the module cannot be run so.
-        sum: largest |sum_x (-1)^|x| D g| / (G sum_x D) of some layers on bits + 1 bits; None if it was not computed.
+        sum: |sum_x (-1)^|x| D g| / (G sum_x D) on bits + 1 bits, of the layer among some where it is largest beside
+            `rounding`; None if it was not computed.
         rounding: what `sum` may be by rounding.
         unbounded: whether the layer computes the parity of any number of bits, with other weights for each.
     """
@@ -55,17 +62,19 @@ class ParityCapacity:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing measured contradicts the proof: the bits are reached as far as measured, the sum is 0."""
-        as_proved = self.bits is None or self.reached == min(self.bits, MOST_BITS)
+        """Whether the bits are as proved: reached as far as measured, and the sum is 0. False where none are proved."""
+        as_proved = self.bits is not None and self.reached == min(self.bits, MOST_BITS)
         return as_proved and (self.sum is None or self.rounding is None or self.sum <= self.rounding)
 
 
 def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern: str = "softmax") -> int | None:
-    """The most bits whose parity the layer can compute: the total degree R of its rows (docs/parity.md, Theorem 1).
+    """An upper bound on the bits whose parity the layer computes: the total degree R of its rows (docs/parity.md).
 
-    Softmax and hard: H; 2 H for Differential and 2-simplicial; H P for IHA. Linear: the degree of one term, 1, and 2
-    for 2-simplicial and two layers (`TwoLayerAttention`, whose second layer's keys see the inputs). None for two layers
-    of softmax, which compute the parity of any number of bits, and for hard ones, where no bound is known.
+    Softmax: H; 2 H for Differential and 2-simplicial; H P for IHA. Linear: the degree of one term, 1, and 2 for
+    2-simplicial and two layers (`TwoLayerAttention`, whose second layer's keys see the inputs). Some weights reach
+    these (Theorems 2 and 3). Hard: upper bounds only, those of softmax, and at most 3 for IHA with H = 1 (no virtual
+    causality or rotary positions, Section 5). None for two layers of softmax, which compute the parity of any number of
+    bits, and for hard ones, where no bound is known.
 
     Args:
         kind: the layer.
@@ -85,6 +94,8 @@ def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern
         return 2 if kind in ("simplicial", "two-layer") else 1
     if kind == "two-layer":
         return None
+    if pattern == "hard" and kind == "iha" and heads == 1:
+        return min(rows, 3)
     return 2 * rows if kind in ("differential", "simplicial") else rows
 
 
@@ -155,8 +166,7 @@ def parity_capacity(
     if bits is None or bits > MOST_BITS:
         return ParityCapacity(bits, reached, unbounded=bits is None)
     runs = obstruction.run(layer, bits + 1, weights=LAYERS)  # type: ignore[arg-type]
-    at = int((runs.sums / runs.bound).argmax())
-    return ParityCapacity(bits, reached, float(runs.sums[at]), float(runs.bound[at]))
+    return ParityCapacity(bits, reached, *runs.worst)
 
 
 @torch.no_grad()
@@ -164,7 +174,9 @@ def bits_reached(module: nn.Module, embed_dim: int) -> int:
     """The most bits up to `MOST_BITS` whose parity a module computes as it is, by self-attention and a linear read-out.
 
     A bit is one of two random tokens, the query token a third, behind them; the output there is read, and u, theta are
-    fitted to (-1)^|x| on all x. They count if every sign is right, with a margin of 1/2 and rounding below 1/10.
+    fitted to (-1)^|x| on all x. They count if every sign is right by more than ten times sum_j |u_j| noise_j: what
+    `_noise` measures of each output, and one rounding. Directions as small as noise are left out of the fit. So a
+    softmax in float32 lowers the number, and is not read as bits.
 
     Args:
         module: with the call (query, key, value); of a tuple the first output counts. Its widths are embed_dim.
@@ -173,18 +185,37 @@ def bits_reached(module: nn.Module, embed_dim: int) -> int:
     Raises:
         ValueError: an output of another shape or dtype.
     """
-    tokens = torch.randn(3, embed_dim, generator=torch.Generator().manual_seed(SEED), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(SEED)
+    tokens, direction = torch.randn(2, 3, embed_dim, generator=generator, dtype=torch.float64)
     copied = frozen(module)
+
+    def at_query(x: Tensor, tokens: Tensor) -> Tensor:
+        inputs = tokens[torch.cat((x, torch.full((len(x), 1), 2)), 1)]
+        query = inputs[:, -1:] if isinstance(module, AttentionLayer) else inputs
+        return call(copied, query, inputs, inputs, {})[:, -1]
+
     for bits in range(1, MOST_BITS + 1):
         x = torch.tensor(list(itertools.product((0, 1), repeat=bits)))
         signs = 1 - 2 * (x.sum(1) % 2).double()
-        inputs = tokens[torch.cat((x, torch.full((len(x), 1), 2)), 1)]
-        query = inputs[:, -1:] if isinstance(module, AttentionLayer) else inputs
-        outputs = call(copied, query, inputs, inputs, {})[:, -1]
-        features = torch.cat((torch.ones_like(signs)[:, None], outputs), 1)
-        features = features / features.norm(dim=0).clamp_min(UNIT)
-        u = torch.linalg.lstsq(features, signs[:, None], rcond=UNIT, driver="gelsd").solution[:, 0]
-        noise = float((features.abs() @ u.abs()).max()) * 10 * UNIT
-        if float((features @ u * signs).min()) < 0.5 or noise > 0.1:
+        some = x[torch.randperm(len(x), generator=generator)[:PROBES]]
+        outputs = torch.cat((torch.ones_like(signs)[:, None], at_query(x, tokens)), 1)
+        measured = F.pad(_noise(lambda t, some=some: at_query(some, tokens + t * direction)), (1, 0))  # of 1 none
+        if not _fitted(outputs, signs, measured + UNIT * outputs.abs().amax(0)):
             return bits - 1
     return MOST_BITS
+
+
+def _fitted(outputs: Tensor, signs: Tensor, noise: Tensor) -> bool:
+    """Whether a combination of the columns, as it is fitted, has these signs by more than the columns' noise may do."""
+    scale = outputs.norm(dim=0).clamp_min(UNIT)
+    outputs, noise = outputs / scale, noise / scale
+    u = torch.linalg.lstsq(outputs, signs[:, None], rcond=float(noise.norm()), driver="gelsd").solution[:, 0]
+    return float((outputs @ u * signs).min()) > SAFETY * float(noise @ u.abs())
+
+
+def _noise(outputs: Callable[[float], Tensor]) -> Tensor:
+    """The rounding of each output: the largest difference of order k = `ORDER` of outputs(0), outputs(h), outputs(2h),
+    ..., h = `STEP`, over C(2k, k)^(1/2). Smooth functions leave h^k times a derivative, noise of variance s^2 leaves s
+    (More, Wild, Estimating computational noise, SIAM J. Sci. Comput. 33, 2011)."""
+    terms = [(-1) ** j * comb(ORDER, j) * outputs(j * STEP) for j in range(ORDER + 1)]
+    return torch.stack(terms).sum(0).abs().amax(0) / comb(2 * ORDER, ORDER) ** 0.5

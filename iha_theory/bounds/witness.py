@@ -11,6 +11,7 @@ of dimension r. So with H < r there is a direction gamma along which f stays bou
 returns needs no assumption on the layer: it is an input and its error.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -69,7 +70,8 @@ def witness(
         seed: of the directions and probes.
 
     Raises:
-        ValueError: sizes below 1, a bank of another shape, or outputs of another shape or that are no numbers.
+        ValueError: sizes below 1; a bank of another shape, of zeros, or not finite; outputs of another shape, or not
+            finite.
     """
     try:
         matrices = torch.as_tensor(bank, dtype=torch.float64)
@@ -79,6 +81,9 @@ def witness(
     require_count("directions", directions)
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2] or matrices.numel() == 0:
         raise ValueError(f"a bank of shape {tuple(matrices.shape)}: expected (k, N, N)")
+    size = float((SCALES[-1] * matrices).norm())
+    if not 0 < size < math.inf:
+        raise ValueError(f"a bank of norm {size / SCALES[-1]:g}: expected finite numbers, not all 0")
     generator = torch.Generator().manual_seed(seed)
     found = [_along(layer, matrices, _unit(width, generator), generator) for _ in range(directions)]
     return max(found, key=lambda w: w.error)

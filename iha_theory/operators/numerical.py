@@ -19,7 +19,7 @@ idea".
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,8 @@ from torch import Tensor, nn
 
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.attention.base import AttentionLayer
+
+Module = TypeVar("Module", bound=nn.Module)
 
 EPS = torch.finfo(torch.float64).eps
 ELEMENTS = 2**22
@@ -141,7 +143,7 @@ def _tokens(name: str, x: Tensor) -> Tensor:
     return x.detach().to("cpu", torch.float64)
 
 
-def frozen(module: nn.Module) -> nn.Module:
+def frozen(module: Module) -> Module:
     """A copy in float64, on the CPU, in evaluation mode."""
     return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False)
 

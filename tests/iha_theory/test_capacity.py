@@ -337,8 +337,9 @@ def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, cap
     target = tmp_path / "out" / "c.json"
     assert run("--heads", "2", "--json", str(target)) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[-2].startswith(
-        "All 21 layers do as many bits as proved, up to 9; on one more 19 sums are 0."
+    assert out.splitlines()[-2] == (
+        "All 20 layers with a proved bound reach it, up to 9 bits; on one more 19 sums are 0. Not counted: 1 that some "
+        "weights take to any number."
     )
     assert out.splitlines()[-1].startswith("All 21 measured ranks are their bounds")
     content = json.loads(target.read_text(), parse_constant=lambda name: pytest.fail(name))

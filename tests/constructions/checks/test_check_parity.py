@@ -35,6 +35,13 @@ def test_a_wrong_sign_is_no_small_error():
     assert found.margin < 0
 
 
+def test_the_margin_on_every_input_is_within_a_small_bound():
+    found = float64_run(parity("iha", 9), torch.eye(9, dtype=torch.long))
+    assert 0 < found.bound < 1e-12
+    assert 0.999 < found.least < 1 - 1e-9  # terms of size 1e5
+    assert found.least < found.margin
+
+
 def test_one_bit_more_sums_to_zero_with_either_collapse():
     for kind in ("global", "per_head"):
         generator = torch.Generator().manual_seed(5)

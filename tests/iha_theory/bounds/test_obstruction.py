@@ -8,7 +8,7 @@ import torch
 
 from iha_theory import attention
 from iha_theory.attention.kinds import KINDS
-from iha_theory.bounds.obstruction import logits, run
+from iha_theory.bounds.obstruction import Runs, Sizes, logits, run, sizes
 from iha_theory.bounds.parity import parity_bits
 
 OPTIONS = {"head_dim": 2, "value_head_dim": 2, "out_dim": 1, "bias": True, "dtype": torch.float64}
@@ -71,6 +71,51 @@ def test_wrong_signs_are_counted():
         assert wrong == sum(g * sign <= 0 for g, sign in zip(out, signs, strict=True))
 
 
+def made(outputs, denominators=None):
+    """Layers of output size 1 on one bit, whose signs are 1, -1."""
+    g = torch.tensor(outputs, dtype=torch.float64)
+    d = g.new_ones(*g.shape, 0) if denominators is None else g.new_tensor(denominators)[..., None]
+    return Runs(g, d, Sizes(g.new_ones(len(g)), g.new_ones(len(g)), 1, 1))
+
+
+def test_zero_is_a_wrong_sign_and_a_sum_of_zero_needs_one():
+    assert made([[0.0, 0.0], [0.0, -1.0], [1.0, -1.0]]).wrong.tolist() == [2, 1, 0]
+    assert made([[1.0, 1.0]]).holds
+    without = made([[1.0, -2.0]], [[2.0, -1.0]])  # no denominator is negative
+    assert (float(without.sums), int(without.wrong)) == (0, 0)
+    assert not without.holds
+
+
+def test_the_worst_layer_is_the_one_nearest_its_bound():
+    found, bound = made([[1.0, 1.0], [1.0, -1.0], [1.0, 0.5]]).worst
+    assert found == 1
+    assert bound < 1e-14
+
+
+def test_both_maps_of_differential_count_in_the_size_whatever_the_sign():
+    one, tokens = layer("differential"), torch.ones(2, 4, dtype=torch.float64)
+    found = []
+    for lam in (0.0, 2.0, -2.0):
+        with torch.no_grad():
+            one.get_parameter("lam").fill_(lam)
+            one.get_parameter("out_proj.bias").zero_()
+        found.append(float(sizes(one, tokens, 3).output))
+    assert found[1:] == pytest.approx([3 * found[0]] * 2)
+
+
+@pytest.mark.parametrize("kind", ["mha", "iha", "simplicial"])
+def test_as_many_keys_as_logits_in_a_row(kind):
+    x = torch.ones(1, 4, 4, dtype=torch.float64)
+    assert sizes(layer(kind), x[0], 4).keys == logits(layer(kind), x).shape[-1]
+
+
+def test_dropout_is_off():
+    one = layer("mha")
+    dropped = attention.MultiHeadAttention(4, 2, dropout=0.5, **OPTIONS)
+    assert torch.equal(run(dropped, 2, weights=3).outputs, run(one, 2, weights=3).outputs)
+    assert dropped.training
+
+
 def test_the_same_seed_gives_the_same_runs_whatever_their_number():
     few, more = run(layer("iha"), 2, weights=3), run(layer("iha"), 2, weights=3, seed=1)
     assert torch.equal(few.outputs, run(layer("iha"), 2, weights=3).outputs)
@@ -94,4 +139,5 @@ def test_refusals(arguments, message):
 def test_bounds_are_of_rounding():
     runs = run(layer("mha"), 3, weights=5)
     assert 0 < float(runs.bound.max()) < 1e-11
+    assert Sizes(torch.ones(()), torch.tensor(3.0), chain=2, keys=7).row == (2 * 3 + 7 + 5) * 2.0**-53
     assert math.isclose(float(runs.sizes.row[0]) * 2 + runs.sizes.chain * 2.0**-53, float(runs.sizes.error[0]))

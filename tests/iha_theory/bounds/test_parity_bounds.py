@@ -7,8 +7,10 @@ from math import comb
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from iha_theory.attention import MultiHeadAttention, TwoLayerAttention
+from iha_theory.bounds import parity
 from iha_theory.bounds.parity import ParityCapacity, bits_reached, least_errors, parity_bits, parity_capacity
 
 
@@ -21,6 +23,7 @@ def test_bits_of_each_layer():
     assert parity_bits("two-layer", 3) is None
     assert [parity_bits(kind, 3, pattern="linear") for kind in ("mha", "simplicial", "two-layer")] == [1, 2, 2]
     assert parity_bits("mha", 3, pattern="hard") == 3
+    assert [parity_bits("iha", h, p, "hard") for h, p in ((1, 2), (1, 50), (2, 3))] == [2, 3, 6]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,52 @@ def test_random_weights_reach_what_is_proved(arguments, bits):
     assert found.sum < 1e-15
 
 
+def test_a_claim_of_a_bit_less_is_refuted_by_its_sum(monkeypatch):
+    monkeypatch.setattr(parity, "parity_bits", lambda kind, *options: parity_bits(kind, *options) - 1)
+    found = parity_capacity("mha", 3)
+    assert (found.bits, found.reached, found.holds) == (2, 3, False)
+    assert found.sum > 1e4 * found.rounding
+
+
+def test_two_layers_with_random_weights_reach_more_than_their_heads():
+    found = parity_capacity("two-layer", 1)
+    assert (found.bits, found.unbounded, found.holds) == (None, True, False)
+    assert 1 < found.reached < 9
+
+
+@pytest.mark.parametrize(("noise", "found"), [(1e-9, False), (2e-10, False), (5e-11, True), (torch.nan, False)])
+def test_signs_count_by_ten_times_their_noise(noise, found):
+    """1 + 1e-9 s, s the signs, on 64 inputs: noise of 1e-10 is a tenth of s."""
+    signs = torch.ones(64, dtype=torch.float64)
+    signs[::2] = -1
+    outputs = torch.stack((torch.ones_like(signs), 1 + 1e-9 * signs), 1)
+    assert parity._fitted(outputs, signs, torch.tensor([0.0, noise], dtype=torch.float64)) == found
+
+
+@pytest.mark.parametrize(("rounded", "least"), [("nothing", 3), ("weights", 3), ("inputs", 1), ("outputs", 1)])
+def test_rounding_is_not_read_as_bits(rounded, least):
+    """3 heads, with weights in float32, inputs in bfloat16 or outputs to 1e-3; a bias of logits by position."""
+    torch.manual_seed(1)
+    layer = torch.nn.MultiheadAttention(24, 3, batch_first=True)
+    bias = torch.arange(10.0, dtype=torch.float64).expand(10, -1) * 0.01
+
+    class Rounded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, query, key, value):
+            if rounded == "inputs":
+                query, key, value = (x.bfloat16().double() for x in (query, key, value))
+            q, k, v = F.linear(query, self.layer.in_proj_weight).unflatten(-1, (9, 8)).transpose(1, 2).chunk(3, 1)
+            logits = q @ k.mT / 8**0.5 + bias[: q.shape[2], : q.shape[2]]
+            weights = logits.softmax(-1, torch.float32 if rounded == "weights" else torch.float64).double()
+            out = (weights @ v).transpose(1, 2).flatten(2)
+            return out.round(decimals=3) if rounded == "outputs" else out
+
+    assert least <= bits_reached(Rounded(), 24) <= 3
+
+
 def test_equal_heads_reach_less_and_a_kink_behind_the_layer_more():
     torch.manual_seed(0)
     layer = MultiHeadAttention(8, 2, dtype=torch.float64)
@@ -121,6 +170,7 @@ def test_what_contradicts_the_proof_does_not_hold():
     assert ParityCapacity(3, 3, 1e-17, 1e-15).holds
     assert ParityCapacity(12, 9).holds
     for found in (
+        ParityCapacity(None, 9, unbounded=True),
         ParityCapacity(3, 2),
         ParityCapacity(3, 4),
         ParityCapacity(3, 3, 1e-14, 1e-15),

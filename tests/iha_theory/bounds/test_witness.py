@@ -103,3 +103,13 @@ def test_other_banks_are_refused(bank):
         witness(lambda x: x, bank[0])
     with pytest.raises(ValueError, match="width must be"):
         witness(lambda x: x, bank, 0)
+    for entry in (0.0, torch.nan, 1e300):
+        with pytest.raises(ValueError, match="a bank of norm"):
+            witness(lambda x: 0 * x, [[[entry] * 2] * 2])
+
+
+def test_a_small_term_that_is_missing_counts():
+    eye = torch.eye(N, dtype=torch.float64)
+    found = witness(lambda x: torch.cat((x, 0 * x), -1), torch.stack((eye, 0.01 * eye)))
+    assert found.slope == pytest.approx(0.01, rel=1e-3)
+    assert found.error >= 0.99 * found.slope
