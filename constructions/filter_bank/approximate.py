@@ -13,7 +13,8 @@ singular values s_1 >= s_2 >= ... no layer of capacity R has an error below (sum
   capacity H^2 is attained: ceil(sqrt R) heads are enough wherever MHA needs R, for any bank. The price is the width of
   queries and keys, with which they hold as many numbers as MHA's: 2 H N (H N) = 2 H^2 N^2.
 - `product_bank`, H heads with d_k = N: maps p_a(A) q_b(A), with 2 H polynomials such that the
-  span of the H^2 products is near the T_t (`constructions.filter_bank.product_fit`).
+  span of the H^2 products is near the T_t (`constructions.filter_bank.product_fit`). Where none are found,
+  H >= (R + 1) / 2 heads make the R leading maps (`half_products`), if there is an invertible one in their span.
 """
 
 import math
@@ -154,12 +155,36 @@ class UnitPowers:
             last, found = heads**2 >= len(self.bank), self._fits.get(heads)
             if found is None or found.error > tolerance:
                 found = fit(self.a, self.bank, heads, tolerance)
+                if found.error > tolerance and 2 * heads > (rank := self.least_rank(tolerance)):
+                    found = min(found, half_products(self.bank, rank, heads), key=lambda products: products.error)
                 if last and found.error > tolerance:
                     found = power_products(self.bank, heads)
                 self._fits[heads] = found
             if last or found.error <= tolerance:
                 return found
             heads += 1
+
+
+def half_products(bank: Float[Tensor, "k N N"], rank: int, heads: int) -> Products:
+    """2 H - 1 >= R maps as products: docs/bounds.md, Theorem 5, for an orthonormal basis S of the R leading maps.
+
+    S_0 is the projection of I to their span. Q_0 = I, K_b^T = S_b, Q_a = S_{H+a-1} S_0^{-1}. Where S_0 cannot be
+    inverted the error says so; it may be infinite.
+    """
+    svd, tokens = decompose(bank), bank.shape[1]
+    maps, coefficients = svd.maps[:rank], svd.coefficients[:rank]
+    one = torch.eye(tokens, dtype=torch.float64)
+    traces = maps.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
+    turn = torch.linalg.qr(torch.cat((traces, torch.eye(rank, dtype=torch.float64)), 1)).Q.T
+    maps, coefficients = torch.einsum("qr,rij->qij", turn, maps), turn @ coefficients
+    outer, inner = bank.new_zeros(2, heads, tokens, tokens)
+    chosen = bank.new_zeros(heads, heads, len(bank))
+    inner[: min(heads, rank)], chosen[0, : min(heads, rank)] = maps[:heads], coefficients[:heads]
+    outer[0], rest = one, max(0, rank - heads)
+    outer[1 : rest + 1], chosen[1 : rest + 1, 0] = maps[heads:] @ torch.linalg.inv_ex(maps[0])[0], coefficients[heads:]
+    made = torch.einsum("abt,aij,bjl->til", chosen, outer, inner)
+    error = float((made - bank).norm() / bank.norm())
+    return Products(outer, inner, chosen, error if math.isfinite(error) else math.inf)
 
 
 def floor(values: Float[Tensor, " n"], capacity: int) -> float:

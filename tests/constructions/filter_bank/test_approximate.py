@@ -176,3 +176,31 @@ def test_refusals():
             powers.within("mha", tolerance)
     beyond = UnitPowers(a, 16).within("iha", 1e-17)
     assert beyond.error_bound > 1e-17  # said, where rounding does not let it be met
+
+
+@pytest.mark.parametrize(("k", "heads"), [(1, 1), (3, 2), (5, 3), (6, 4), (2, 3)])
+def test_half_as_many_heads_as_maps(k, heads):
+    """Random banks, exactly; with a map less the floor of capacity k - 1; singular spans are told by the error."""
+    bank = random_bank(k, 5, k)
+    found = approximate.half_products(bank, k, heads)
+    assert found.error < 1e-12
+    built = approximate.product_bank("iha-tiled", found, bank)
+    assert built.heads == heads
+    assert frobenius_error(built, bank) < 1e-12
+    if k > 1:
+        less = approximate.half_products(bank, k - 1, heads)
+        assert math.isclose(less.error, approximate.floor(spectrum(bank), k - 1), rel_tol=1e-9)
+    bank[:, 1:] = 0
+    assert k <= heads or approximate.half_products(bank, k, heads).error > 1e-3
+
+
+def test_half_as_many_heads_where_no_fit_is_found(monkeypatch):
+    def none(a, bank, heads, tolerance):
+        return product_fit.Products(*(torch.zeros(heads, *s) for s in ((16, 16), (16, 16), (heads, 16))), 1.0)
+
+    monkeypatch.setattr(approximate, "fit", none)
+    powers = UnitPowers(matrix("petersen"), 16)  # R = 3
+    for layer in ("iha", "iha-tiled", "mha-two-layer"):
+        construction = powers.within(layer, 1e-8)
+        assert construction.heads == 2
+        assert frobenius_error(construction, powers.bank) <= 1e-8
