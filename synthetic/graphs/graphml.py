@@ -4,8 +4,9 @@ Source: http://graphml.graphdrawing.org (namespace and schema 1.0). Read: one `g
 the order of the file; edges; weights from the edge attribute called `weight`, its default where an edge has none, else
 1. Attributes of other names are no part of A and are named in the graph's notes. Refused, with the line: several or
 nested graphs, hyperedges, ports, other attributes of the element <edge>, elements in a weight, external references,
-edges whose `directed` contradicts `edgedefault`, nodes that are missing or there twice, keys that are missing, there
-twice or for something else, counts (`parse.nodes`) that are wrong, elements that the schema has not, and DTDs.
+edges whose `directed` contradicts `edgedefault`, nodes that are missing or there twice, an id that two edges between
+the same nodes have, keys that are missing, there twice or for something else, counts (`parse.nodes`) that are wrong,
+elements that the schema has not, and DTDs.
 """
 
 from dataclasses import dataclass, field
@@ -66,6 +67,7 @@ class _Reader:
     keys: dict[str, _Key] = field(default_factory=dict)
     nodes: dict[str, None] = field(default_factory=dict)
     edges: list[tuple[str, str, dict[str, str], int]] = field(default_factory=list)
+    ids: set[tuple[str | None, ...]] = field(default_factory=set)
     directed: bool | None = None
     counts: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -141,6 +143,10 @@ class _Reader:
             if BOOLEANS[directed.strip()] != self.directed:
                 default = "directed" if self.directed else "undirected"
                 self._refuse(f"an edge with directed={directed!r} in a graph whose edgedefault is {default}")
+        own = attributes.get("id"), *((u, v) if self.directed else sorted((u, v)))
+        if "id" in attributes and own in self.ids:
+            self._refuse(f"the edge {own[0]!r} between {u!r} and {v!r} is there twice")
+        self.ids.add(own)
         self.inside = {}
         self.edges.append((u, v, self.inside, self.parser.CurrentLineNumber))
 

@@ -97,6 +97,7 @@ EDGE = '<edge source="a" target="b"/>'
         (f'{NODES}<hyperedge><endpoint node="a"/></hyperedge>', ["<hyperedge>"]),
         (f'{NODES}<edge source="a" sourceport="p" target="b"/>', ["sourceport"]),
         (f'{NODES}<edge source="a" target="b" weight="5"/>', ["line 5", "weight=", "<data>"]),
+        (f'{NODES}<edge id="e" source="a" target="b"/><edge id="e" source="a" target="b"/>', ["'e'", "twice"]),
         (
             f'{NODES}<edge source="a" target="b"><data key="w">2<x:f xmlns:x="u">3</x:f>4</data></edge>',
             ["<f> in a weight"],
