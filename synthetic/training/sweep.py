@@ -170,7 +170,7 @@ def train_group(group: Sequence[TrainConfig], folder: Path) -> list[Result]:
     file = checkpoint_of(group, folder)
     try:
         return [records.result(run, len(group)) for run in train(group, checkpoint_file=file)]
-    except (Exception, SystemExit) as error:  # whatever it is, the other runs go on
+    except (Exception, SystemExit, GeneratorExit) as error:  # whatever it is, the other runs go on
         if len(group) > 1:
             return [found for config in group for found in train_group([config], folder)]
         reason = " ".join(f"{error}".split()) or "no message"

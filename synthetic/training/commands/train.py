@@ -1,12 +1,14 @@
 """`iha-theory train`: one training run."""
 
 import argparse
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
 
 from iha_theory.attention import KINDS
 from iha_theory.cli import output
+from iha_theory.options import users_code
 from synthetic.tasks import TASKS
 from synthetic.training import report
 from synthetic.training.config import TrainConfig
@@ -84,7 +86,9 @@ def _train(arguments: argparse.Namespace, config: TrainConfig) -> int:
         if not arguments.resume:
             checkpoint.unlink(missing_ok=True)
     label = config.problem.label
-    with output.bar(label, config.steps, every=5) as bar:
+    own = [path for path in (config.task, config.attention) if ":" in path]
+    code = users_code(" with ".join(own)) if own else contextlib.nullcontext()
+    with code, output.bar(label, config.steps, every=5) as bar:
         says = report.progress(bar, label)
         (trained,) = train([config], checkpoint_file=checkpoint, stop_at=arguments.stop_at, report=says)
     graphs = report.graphs([config])

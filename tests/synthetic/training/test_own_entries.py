@@ -70,6 +70,13 @@ class Mine(nn.Module):
         return torch.einsum("bhij,bjh->bih", weights, self.values(value)), weights
 
 
+class Late(Mine):
+    def forward(self, query, key, value):
+        if query.any():
+            raise GeneratorExit("too late")
+        return super().forward(query, key, value)
+
+
 class Broken(Mine):
     def forward(self, query, key, value):
         raise RuntimeError("no such thing")
@@ -163,6 +170,7 @@ def test_help_teaches_what_is_there(call, mine):
         (("{}:Nothing",), "has no attribute 'Nothing'"),
         (("polynomial", "--attention", "{}:Nothing"), "has no attribute 'Nothing'"),
         (("polynomial", "--attention", "{}:Broken"), "with 3 heads: RuntimeError: no such thing"),
+        (("polynomial", "--attention", "{}:Late"), "Late: GeneratorExit: too late"),
         (("polynomial", "--attention", "{}:Frame"), "Frame with 3 heads"),
     ],
 )
