@@ -38,8 +38,8 @@ CLAIMS = {
     "iha": "softmax IHA with ceil(sqrt k) heads computes the parity of k bits, content anywhere",
 }
 MORE = {
-    "mha": "no softmax MHA with R heads computes the parity of R + 1 bits, content anywhere",
-    "iha": "no softmax IHA with H heads and P pseudo-heads computes the parity of H P + 1 bits, content anywhere",
+    "mha": "no softmax MHA with R heads computes the parity of R + 1 bits, see docs/parity.md",
+    "iha": "no softmax IHA with H heads and P pseudo-heads computes the parity of H P + 1 bits, see docs/parity.md",
 }
 
 
