@@ -46,9 +46,10 @@ H P^2 (docs/results.md T1), so P >= sqrt(r / H) for an operator of Schmidt rank 
      Each row is in two of them, so there are 2 H / s = 4 m - 1, and m = 1 modulo 3.
 
 **With an output projection** P = ceil(sqrt H) is enough for every H (`cyclic`, `products`): tile h has rows h + p and
-columns h + e P modulo H, for p, e < P. Cell (o, m) is in as many tiles as there are (p, e) with e P - p = m - o modulo
-H. The e P - p are the P^2 consecutive integers from 1 - P on, and H <= P^2 <= 2 H (the second since (P - 1)^2 < H and
-P^2 <= 2 (P - 1)^2 + 2); so c[o, m] is 1 or 2. The output projection divides by it, exactly in float64.
+columns h + e P modulo H, for p, e < P. Cell (o, m) is in at least one tile, and in at most as many as there are (p, e)
+with e P - p = m - o modulo H. The e P - p are the P^2 consecutive integers from 1 - P on, and H <= P^2 <= 2 H (the
+second since (P - 1)^2 < H and P^2 <= 2 (P - 1)^2 + 2); so c[o, m] is 1 or 2. The output projection divides by it,
+exactly in float64.
 """
 
 from dataclasses import dataclass, replace
