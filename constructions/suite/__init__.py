@@ -15,6 +15,7 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from constructions.checks.helpers import damage_helpers
@@ -114,7 +115,10 @@ def steps(
         out.append(Step("state space, special", lambda: state_space.special_checks(exact_only)))
     if "parity" in groups:
         out += [Step(f"parity, {n} bits", lambda n=n: parity.checks(n, exact_only)) for n in parity.BITS]
-        out += [Step(f"parity, {r} rows", lambda r=r: parity.more_checks(r, exact_only)) for r in parity.ROWS]
+        for rows, layer in product(parity.ROWS, parity.LAYERS):
+            few = rows == max(parity.ROWS) and tuple(groups) != ("parity",)  # 1000 take half a minute
+            options = (rows, exact_only, parity.FEW if few else parity.WEIGHTS, (layer,))
+            out.append(Step(f"parity, {rows} rows, {layer}", lambda options=options: parity.more_checks(*options)))
     return out
 
 
@@ -131,6 +135,7 @@ LONG = (
     "k = 25",
     "N_max = 15",
     "order 16",
+    "9 rows",
 )
 """Parts of the labels of long pieces, which start first."""
 

@@ -25,7 +25,8 @@ names:
   convolution any K x K convolution by K^2 MHA heads and K IHA heads, with certified lower bounds
   ssm         linear state-space models and FIR filters of order n by n and ceil(sqrt n) heads, the same
   parity      of k bits at a query token, by softmax with content anywhere: k MHA heads, ceil(sqrt k) IHA heads; and
-              parity-more: layers of that many rows with random weights, none of which does one bit more
+              parity-more: 1000 layers of 1, 4 and 9 rows with random weights, none of which does one bit more (20 of
+              9 rows where this is not all that is checked)
   a graph     the bank on that graph only: karate, les_miserables, florentine, davis, petersen, or a family
               such as cycle:16 or random:20
 

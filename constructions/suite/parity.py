@@ -5,7 +5,7 @@ The proofs are in docs/parity.md: Theorem 2 for the constructions, Theorem 1 for
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -25,8 +25,10 @@ from iha_theory.rounding import ceil_sqrt
 BITS = range(1, 17)
 ALL_INPUTS = 10
 """Up to so many bits the torch layer runs on all inputs, beyond on one of each Hamming weight, in random order."""
-ROWS = {1: 1000, 4: 1000, 9: 20}
-"""R of the layers that are asked for R + 1 bits, and how many: the inputs are 2^(R+1)."""
+ROWS = (1, 4, 9)
+"""R of the layers that are asked for R + 1 bits: the inputs are 2^(R+1)."""
+WEIGHTS, FEW = 1000, 20
+"""How many random layers; few of the largest R where parity is not all that is checked."""
 EXACT_ROWS = 4
 """Over the rationals up to this R."""
 EXACT_LAYERS = 3
@@ -86,9 +88,11 @@ def checks(bits: int, exact_only: bool = False) -> Iterator[CheckResult]:
             )
 
 
-def more_checks(rows: int, exact_only: bool = False) -> Iterator[CheckResult]:
+def more_checks(
+    rows: int, exact_only: bool = False, weights: int = WEIGHTS, layers: Sequence[str] = LAYERS
+) -> Iterator[CheckResult]:
     """Layers of R softmax rows and any weights on R + 1 bits: sum_x (-1)^|x| D g = 0, and a wrong sign."""
-    for layer in LAYERS:
+    for layer in layers:
         results: dict[Tier, tuple[AttentionLayer, tuple[float, float], dict[str, Any]]] = {}
         if rows <= EXACT_ROWS:
             generator = torch.Generator().manual_seed(rows)
@@ -96,10 +100,10 @@ def more_checks(rows: int, exact_only: bool = False) -> Iterator[CheckResult]:
             error = max(exact_runs(one, rows + 1, generator).error for one in exact)
             results["exact"] = exact[0], (error, 0.0), {"layers": EXACT_LAYERS}
         if not exact_only:
-            runs = run(_template(layer, rows), rows + 1, weights=ROWS[rows])
+            runs = run(_template(layer, rows), rows + 1, weights=weights)
             wrong = {"least_wrong_inputs": int(runs.wrong.min()), "most_wrong_inputs": int(runs.wrong.max())}
             with_wrong = int((runs.wrong > 0).sum())
-            setting = {"layers": ROWS[rows], "layers_with_a_wrong_sign": with_wrong, **wrong}
+            setting = {"layers": weights, "layers_with_a_wrong_sign": with_wrong, **wrong}
             results["float64"] = _template(layer, rows), obstructed(runs), setting
         for tier, (used, (error, bound), setting) in results.items():
             yield CheckResult(
