@@ -136,6 +136,8 @@ LONG = (
     "N_max = 15",
     "order 16",
     "9 rows",
+    "two heads",
+    "packed",
 )
 """Parts of the labels of long pieces, which start first."""
 

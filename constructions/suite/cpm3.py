@@ -18,7 +18,7 @@ from iha_theory import exact
 from iha_theory.attention.base import AttentionLayer
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
 
-EXHAUSTIVE = 100_000
+EXHAUSTIVE = 20_000
 """All M^N sequences are run where there are at most this many."""
 SAMPLES = 200
 FEW = 5
