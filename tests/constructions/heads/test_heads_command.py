@@ -379,3 +379,17 @@ def test_a_certificate_that_proves_nothing_is_a_failure(heads, monkeypatch):
     assert code == 1
     assert {row["certificate_verified"] for row in rows(out)} == {False}
     assert "FAILS mha at 0: the certificate proves nothing: the minor is" in err
+
+
+def test_how_time_grows_is_said_and_the_rank_is_found_once(call, monkeypatch):  # case 44
+    from constructions.filter_bank import reduced
+    from constructions.heads import exact
+
+    calls = []
+    for module in (exact, reduced):
+        real = module.power_rank
+        monkeypatch.setattr(module, "power_rank", lambda *args, real=real: calls.append(args) or real(*args))
+    _, out, _ = call("heads", "--help")
+    assert "Grows as N^2 to N^3" in out
+    assert call("heads", "cycle:6", "--terms", 4, "--tolerance", 0)[0] == 0
+    assert len(calls) == 1
