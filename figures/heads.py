@@ -17,7 +17,6 @@ from iha_theory import exact
 from iha_theory.bounds.certificates import refusal
 from iha_theory.bounds.exact_rank import power_rank
 from iha_theory.bounds.heads import least_heads
-from iha_theory.bounds.parity import parity_bits
 from synthetic.graphs import builtin
 
 GRAPH = "karate"
@@ -139,21 +138,12 @@ def _bounds(task: str, sizes: Sequence[int]) -> list[Point]:
     out = []
     for size in sizes:
         if task == "parity":
-            least, proved = {layer: _least_parity(layer, size) for layer in LAYERS}, True
+            rank, proved = size, True  # as many softmax rows as bits: H, and H^2 of IHA with P = H
         else:
             rank, proved = _bank_rank(size) if task == "bank" else _power_rank(shift(size, 1), size)
-            least = {layer: least_heads(layer, rank) for layer in LAYERS}  # type: ignore[arg-type]
+        least = {layer: least_heads(layer, rank) for layer in LAYERS}  # type: ignore[arg-type]
         out += [Point(task, layer, size, heads, "bound", _verdict(proved)) for layer, heads in least.items()]
     return out
-
-
-def _least_parity(layer: str, bits: int) -> int:
-    """The least H whose softmax rows are as many as the bits; of IHA with P = H."""
-    return next(
-        h
-        for h in range(1, bits + 1)
-        if (parity_bits(layer, h, h if layer == "iha" else None) or 0) >= bits  # type: ignore[arg-type]
-    )
 
 
 def _verdict(holds: bool) -> str:

@@ -163,10 +163,15 @@ def nearest_float64(m: DomainMatrix) -> Tensor:
     return torch.tensor(floats, dtype=torch.float64).reshape(m.shape)
 
 
+def residue_array(m: DomainMatrix, prime: int) -> np.ndarray:
+    """A rational matrix modulo a prime that divides none of its denominators, as integers in 0 .. prime - 1."""
+    whole, common = numerators([m])
+    return whole[0] * pow(common, -1, prime) % prime
+
+
 def residues(m: DomainMatrix, prime: int) -> DomainMatrix:
     """A rational matrix modulo a prime that divides none of its denominators."""
-    whole, common = numerators([m])
-    return matrix(whole[0] * pow(common, -1, prime) % prime, gf(prime))
+    return matrix(residue_array(m, prime), gf(prime))
 
 
 def denominator(*matrices: DomainMatrix) -> int:

@@ -153,6 +153,22 @@ def _layer_damages(subject: Subject) -> dict[str, Callable[[Any], Any]]:
     }
 
 
+def in_place(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A damage that changes a construction's weights and returns it."""
+
+    @torch.no_grad()
+    def make(construction: Any) -> Any:
+        change(construction)
+        return construction
+
+    return make
+
+
+def of_parameter(name: str, change: Callable[[Tensor], Any]) -> Callable[[Any], Any]:
+    """The damage of a parameter of the layer, in place."""
+    return in_place(lambda construction: change(construction.layer.get_parameter(name)))
+
+
 def swap_blocks(construction: Construction) -> Construction:
     """The first two blocks of the readout change places."""
     first, second, *rest = construction.readout

@@ -12,8 +12,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from constructions.construction import Construction
-from constructions.targets.parity import ParityLayer
+from constructions.construction import Counted
 
 Tier = Literal["exact", "float64"]
 
@@ -42,9 +41,7 @@ class CheckResult:
     claimed_heads: int
 
     @classmethod
-    def of(
-        cls, construction: Construction | ParityLayer, name: str, layer: str, tier: Tier, **fields: Any
-    ) -> "CheckResult":
+    def of(cls, construction: Counted, name: str, layer: str, tier: Tier, **fields: Any) -> "CheckResult":
         """The result name/layer/tier of a check of a construction, which is counted here, and the other fields."""
         return cls(
             id=f"{name}/{layer}/{tier}",
@@ -80,9 +77,9 @@ def strict(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def least_root(n: int) -> int:
-    """The least H with H^2 >= n: what the claims say, by its definition."""
-    return next(h for h in range(1, n + 1) if h * h >= n)
+def least_root(n: int, power: int = 2) -> int:
+    """The least H with H^power >= n: what the claims say, by its definition."""
+    return next(h for h in range(1, n + 1) if h**power >= n)
 
 
 def heads_by_claim(layer: str, terms: int) -> int:

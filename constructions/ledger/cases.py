@@ -12,6 +12,7 @@ from torch import Tensor
 from constructions.checks.operators import exact_gap
 from constructions.filter_bank import reduced
 from iha_theory import exact
+from synthetic import systems
 from synthetic.graphs import builtin
 from synthetic.tasks.count_pairs import all_sequences
 from synthetic.tasks.filter_bank import power_blocks
@@ -20,6 +21,7 @@ LAYERS = ("mha", "iha")
 WIDTH = 2
 """Of the content."""
 N_MAX = range(1, 18)
+FIELD = exact.gf(systems.PRIME)
 RANDOM = tuple(f"random:{n}:{seed}" for n in range(1, 7) for seed in range(10))
 
 
@@ -35,6 +37,11 @@ def matrix(name: str) -> DomainMatrix:
         return exact.matrix(builtin(name).adjacency, QQ)
     size, code = map(int, name.split(":")[1:])
     return exact.matrix([[code >> (size * (size - i) - 1 - j) & 1 for j in range(size)] for i in range(size)], QQ)
+
+
+def random_matrix(size: int, seed: int) -> DomainMatrix:
+    """Uniform in `FIELD`, where no power is too large for a float64 weight."""
+    return exact.matrix(np.random.default_rng(seed).integers(0, systems.PRIME, (size, size)), FIELD)
 
 
 def shown(a: DomainMatrix) -> str:

@@ -57,7 +57,7 @@ def steps(
     *,
     graphs: Sequence[Graph] | None = None,
     terms: Sequence[int] = TERMS,
-    n_max: Sequence[int] = N_MAX,
+    n_max: Sequence[int] | None = None,
     tasks: Sequence[tuple[int, int]] = cpm3.TASKS,
     exact_only: bool = False,
 ) -> list[Step]:
@@ -67,7 +67,7 @@ def steps(
         groups: of `GROUPS`.
         graphs: for the bank; None for the built-in ones, together with the checks for all matrices and at large sizes.
         terms: the k of the bank.
-        n_max: the N_max of CPM-3; if it is left out, longer sequences and packed ones are checked too.
+        n_max: the N_max of CPM-3; None for `N_MAX`, with longer sequences by two heads, and packed ones.
         tasks: the (M, G) of CPM-3.
         exact_only: leave out the float64 tier.
     """
@@ -81,8 +81,8 @@ def steps(
             out.append(Step("every matrix", every_matrix.checks))
             out.append(Step("N = 128, k = 64", every_matrix.large_checks))
     if "cpm3" in groups:
-        out += [Step(f"CPM-3, N_max = {n}", lambda n=n: cpm3.checks(n, tasks)) for n in n_max]
-        if n_max is N_MAX:
+        out += [Step(f"CPM-3, N_max = {n}", lambda n=n: cpm3.checks(n, tasks)) for n in n_max or N_MAX]
+        if n_max is None:
             more = range(N_MAX.stop, cpm3.TWO_HEADS + 1)
             out.append(Step("CPM-3 by two heads", lambda: (cpm3.two_heads_exact(n, tasks) for n in more)))
             out += [

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from sympy import QQ
-from torch import Tensor
 
-from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.mutants import Subject, of_parameter, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap, float64_gap, operations
 from constructions.checks.oracles.workspace import slots
 from constructions.checks.result import CheckResult, Tier, least_root
@@ -159,17 +158,6 @@ def subjects() -> list[Subject]:
     ]
 
 
-def _mixing(name: str, change: Callable[[Tensor], Any]) -> Callable[[Any], Any]:
-    """The damage of an IHA layer's mixing, in place."""
-
-    def make(construction: Construction) -> Construction:
-        with torch.no_grad():
-            change(construction.layer.get_parameter(name))
-        return construction
-
-    return make
-
-
 def _swap_layers(construction: Construction) -> Construction:
     layer = construction.layer
     assert isinstance(layer, TwoLayerAttention)
@@ -182,12 +170,12 @@ def _swap_layers(construction: Construction) -> Construction:
 
 
 TILE_DAMAGES: dict[str, Callable[[Any], Any]] = {
-    "a tile with the other sign": _mixing("collapse", lambda r: r[:, 0].neg_()),
-    "a tile counted twice": _mixing("collapse", lambda r: r[:, 1].mul_(2)),
-    "a column of a tile counted twice": _mixing("alpha_v", lambda w: w[:, 1, 0].mul_(2)),
-    "tiles in the wrong rows": _mixing("collapse", lambda r: r.copy_(r.roll(1, 0))),
-    "tiles in the wrong columns": _mixing("alpha_v", lambda w: w.copy_(w.roll(1, 0))),
-    "a pseudo-key left out": _mixing("alpha_k", lambda k: k[:, 0, 1].zero_()),
+    "a tile with the other sign": of_parameter("collapse", lambda r: r[:, 0].neg_()),
+    "a tile counted twice": of_parameter("collapse", lambda r: r[:, 1].mul_(2)),
+    "a column of a tile counted twice": of_parameter("alpha_v", lambda w: w[:, 1, 0].mul_(2)),
+    "tiles in the wrong rows": of_parameter("collapse", lambda r: r.copy_(r.roll(1, 0))),
+    "tiles in the wrong columns": of_parameter("alpha_v", lambda w: w.copy_(w.roll(1, 0))),
+    "a pseudo-key left out": of_parameter("alpha_k", lambda k: k[:, 0, 1].zero_()),
 }
 
 

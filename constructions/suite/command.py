@@ -83,7 +83,7 @@ def add_parser(commands: Any) -> None:
         "--jobs",
         type=int,
         metavar="J",
-        default=os.cpu_count() or 1,
+        default=len(os.sched_getaffinity(0)),
         help="processes, at most; default the number of cores",
     )
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)

@@ -1,12 +1,11 @@
 """Checks of CPM-3: the workspace as an operator, and the network's counts against the task's definition."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from constructions.checks.mutants import Subject, shift_block, swap_blocks
+from constructions.checks.mutants import Subject, in_place, shift_block, swap_blocks
 from constructions.checks.operators import exact_gap
 from constructions.checks.oracles.workspace import slots
 from constructions.checks.result import CheckResult, heads_by_claim
@@ -157,14 +156,6 @@ def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
     sequences = torch.from_numpy(np.random.default_rng(1).integers(0, modulus, (FEW, tokens)))
     rest = range(tokens + 1, 2 * tokens)
 
-    def changed(change: Callable[[CountPairsNetwork], Any]) -> Callable[[CountPairsNetwork], CountPairsNetwork]:
-        def make(net: CountPairsNetwork) -> CountPairsNetwork:
-            with torch.no_grad():
-                change(net)
-            return net
-
-        return make
-
     return Subject(
         f"cpm3-two-heads/N={tokens}/mha/exact",
         build=lambda: two_heads(tokens, modulus, coefficient),
@@ -172,16 +163,16 @@ def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
         outputs=lambda net: net(sequences).double(),
         layer=lambda net: net.attention.layer,
         extra={
-            "two tokens written to one place": changed(
+            "two tokens written to one place": in_place(
                 lambda net: net.attention.layer.v_proj.weight[0].copy_(net.attention.layer.v_proj.weight[1])
             ),
-            "no content in the keys": changed(lambda net: net.attention.layer.k_proj.weight[0, 0].zero_()),
-            "own token of the next": changed(
+            "no content in the keys": in_place(lambda net: net.attention.layer.k_proj.weight[0, 0].zero_()),
+            "own token of the next": in_place(
                 lambda net: net.attention.layer.q_proj.weight[tokens:].copy_(
                     net.attention.layer.q_proj.weight[tokens:].roll(1, 0)
                 )
             ),
-            "slot 0 for the own token": changed(
+            "slot 0 for the own token": in_place(
                 lambda net: net.mlp.pairs.weight.copy_(net.mlp.pairs.weight[:, [tokens, *range(1, tokens), 0, *rest]])
             ),
         },
@@ -196,36 +187,18 @@ def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[S
     task = CountPairs(modulus, coefficient)
 
     def one_shift_wrong(subject_layer: AttentionLayer) -> None:
-        with torch.no_grad():
-            block = subject_layer.q_proj.weight[tokens : 2 * tokens, -tokens:]  # the second base query
-            block.copy_(block.roll(1, 0))
+        block = subject_layer.q_proj.weight[tokens : 2 * tokens, -tokens:]  # the second base query
+        block.copy_(block.roll(1, 0))
 
-    def on_workspace(construction: Construction) -> Construction:
-        one_shift_wrong(construction.layer)
-        return construction
+    def g_shifted(net: CountPairsNetwork) -> None:
+        rows = net.mlp.pairs.weight.view(tokens, tokens, -1)
+        for s, block in enumerate(net.attention.readout):
+            rows[s, :, block.start] += 1
 
-    def on_network(net: CountPairsNetwork) -> CountPairsNetwork:
-        one_shift_wrong(net.attention.layer)
-        return net
-
-    def g_shifted(net: CountPairsNetwork) -> CountPairsNetwork:
-        with torch.no_grad():
-            rows = net.mlp.pairs.weight.view(tokens, tokens, -1)
-            for s, block in enumerate(net.attention.readout):
-                rows[s, :, block.start] += 1
-        return net
-
-    def swapped(net: CountPairsNetwork) -> CountPairsNetwork:
+    def swapped(net: CountPairsNetwork) -> None:
         first, second = (net.attention.readout[i].start for i in (0, 1))
-        with torch.no_grad():
-            weight = net.mlp.pairs.weight
-            weight[:, [first, second]] = weight[:, [second, first]]
-        return net
-
-    def noisy(net: CountPairsNetwork) -> CountPairsNetwork:
-        with torch.no_grad():
-            net.mlp.pairs.weight.add_(1e-3)
-        return net
+        weight = net.mlp.pairs.weight
+        weight[:, [first, second]] = weight[:, [second, first]]
 
     return [
         Subject(
@@ -235,7 +208,7 @@ def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[S
             outputs=lambda construction: construction(x).detach(),
             layer=lambda construction: construction.layer,
             extra={
-                "one wrong power": on_workspace,
+                "one wrong power": in_place(lambda construction: one_shift_wrong(construction.layer)),
                 "two readout blocks swapped": swap_blocks,
                 "a readout block shifted by one": shift_block,
             },
@@ -247,10 +220,10 @@ def _subjects(tokens: int, modulus: int, coefficient: int, layer: str) -> list[S
             outputs=lambda net: net(sequences).double(),
             layer=lambda net: net.attention.layer,
             extra={
-                "one wrong power": on_network,
-                "two readout blocks swapped": swapped,
-                "G shifted by 1 in the weights only": g_shifted,
-                "noise of 1e-3 in the MLP": noisy,
+                "one wrong power": in_place(lambda net: one_shift_wrong(net.attention.layer)),
+                "two readout blocks swapped": in_place(swapped),
+                "G shifted by 1 in the weights only": in_place(g_shifted),
+                "noise of 1e-3 in the MLP": in_place(lambda net: net.mlp.pairs.weight.add_(1e-3)),
             },
         ),
     ]

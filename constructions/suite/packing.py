@@ -1,15 +1,14 @@
 """Checks of CPM-3 by packed numbers: the counts against the task, with as few heads as the bits say."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from constructions.checks.mutants import Subject
+from constructions.checks.mutants import Subject, in_place
 from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.construction import count
 from constructions.cpm3.packing import LAYERS, PackedNetwork, network
@@ -73,14 +72,6 @@ def subjects() -> list[Subject]:
 
 
 def _subject(layer: str, tokens: int, modulus: int, bits: int) -> Subject:
-    def changed(change: Callable[[Any], Any]) -> Callable[[PackedNetwork], PackedNetwork]:
-        def make(net: PackedNetwork) -> PackedNetwork:
-            with torch.no_grad():
-                change(net)
-            return net
-
-        return make
-
     return Subject(
         f"cpm3-packed/N={tokens}/M={modulus}/p={bits}/{layer}/exact",
         build=lambda: network(layer, tokens, modulus, COEFFICIENT, bits),
@@ -88,12 +79,12 @@ def _subject(layer: str, tokens: int, modulus: int, bits: int) -> Subject:
         outputs=lambda net: net(sequences(tokens, modulus)).double(),
         layer=lambda net: net.attention.layer,
         extra={
-            "a digit's step one later": changed(lambda net: net.digits.places[1][0].bias[0].sub_(1)),
-            "the digit not taken off": changed(lambda net: net.digits.places[1][2].weight.zero_()),
-            "residues 0 and 1 exchanged": changed(
+            "a digit's step one later": in_place(lambda net: net.digits.places[1][0].bias[0].sub_(1)),
+            "the digit not taken off": in_place(lambda net: net.digits.places[1][2].weight.zero_()),
+            "residues 0 and 1 exchanged": in_place(
                 lambda net: net.digits.one_hot.weight.copy_(net.digits.one_hot.weight.flip(0))
             ),
-            "own token's residue wrong": changed(lambda net: net.own.places[0][0].bias.sub_(1)),
+            "own token's residue wrong": in_place(lambda net: net.own.places[0][0].bias.sub_(1)),
             "G + 1": lambda net: replace(net, count=network(layer, tokens, modulus, COEFFICIENT + 1, bits).count),
         },
     )

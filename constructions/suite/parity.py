@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from constructions.checks.mutants import Subject
+from constructions.checks.mutants import Subject, of_parameter
 from constructions.checks.parity import ExactRuns, exact_errors, exact_runs, float64_run, rational_layer
 from constructions.checks.result import CheckResult, Tier, heads_by_claim
 from constructions.construction import count
@@ -178,27 +178,16 @@ def _parities(layer: str, bits: int) -> list[Subject]:
             outputs=lambda construction: construction(inputs),
             layer=lambda construction: construction.layer,
             extra={
-                "a row left out": _changed(weights, lambda w: w.view(-1)[0].zero_()),
-                "a row with the other sign": _changed(weights, lambda w: w.view(-1)[1].neg_()),
-                "two rows exchanged": _changed(weights, lambda w: w.view(-1)[:2].copy_(w.view(-1)[:2].flip(0))),
-                "a head's nodes squared": _changed(scales, lambda q: q[0].mul_(2)),
-                "the constant 1 too large": _changed("out_proj.bias", lambda b: b.add_(1)),
+                "a row left out": of_parameter(weights, lambda w: w.view(-1)[0].zero_()),
+                "a row with the other sign": of_parameter(weights, lambda w: w.view(-1)[1].neg_()),
+                "two rows exchanged": of_parameter(weights, lambda w: w.view(-1)[:2].copy_(w.view(-1)[:2].flip(0))),
+                "a head's nodes squared": of_parameter(scales, lambda q: q[0].mul_(2)),
+                "the constant 1 too large": of_parameter("out_proj.bias", lambda b: b.add_(1)),
                 "the weights of a bit more": lambda _: replace(parity(layer, bits + 1), bits=bits),
             },
         )
         for tier, error in measures.items()
     ]
-
-
-def _changed(name: str, change: Callable[[Tensor], Any]) -> Callable[[Any], Any]:
-    """The damage of a parameter, in place."""
-
-    def make(construction: ParityLayer) -> ParityLayer:
-        with torch.no_grad():
-            change(construction.layer.get_parameter(name))
-        return construction
-
-    return make
 
 
 def _more(layer: str) -> list[Subject]:

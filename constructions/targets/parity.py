@@ -44,7 +44,7 @@ from torch import Tensor
 
 from constructions.construction import Counted
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
-from iha_theory.rounding import ceil_sqrt, require_count
+from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
 MOST_BITS = 20
 """The sign is right in float64 up to here, with a margin above 0.99."""
@@ -126,8 +126,7 @@ def parity(layer: str, bits: int, pseudo_heads: int | None = None, *, rows: int 
         ValueError: another layer, n, P or R below 1, more rows than bits, or more than 20 bits, where float64 may not
             give the sign.
     """
-    if layer not in LAYERS:
-        raise ValueError(f"unknown layer {layer!r}: accepted are {', '.join(LAYERS)}")
+    require_one_of("layer", layer, LAYERS)
     if require_count("bits", bits) > MOST_BITS:
         raise ValueError(f"parity is built for up to {MOST_BITS} bits, got {bits}")
     if (rows := bits if rows is None else rows) > bits:

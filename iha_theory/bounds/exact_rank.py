@@ -74,7 +74,7 @@ def power_rank(a: Any, terms: int) -> ExactRank:
     require_count("terms", terms)
     most = min(terms, size)
     for prime in _primes(m):
-        found = _independent(_power_entries(_residues(m, prime), most, prime), most, prime)
+        found = _independent(_power_entries(exact.residue_array(m, prime).astype(np.int64), most, prime), most, prime)
         rank = len(found.columns)
         certificate = found.certificate(size)
         if rank == terms:
@@ -99,7 +99,7 @@ def bank_rank(maps: Sequence[Any]) -> ExactRank:
     """
     bank, (_, width) = _bank(maps)
     for prime in _primes(*bank):
-        entries = np.stack([_residues(m, prime).ravel() for m in bank], axis=1)
+        entries = np.stack([exact.residue_array(m, prime).astype(np.int64).ravel() for m in bank], axis=1)
         found = _independent(iter(np.split(entries, range(CHUNK, len(entries), CHUNK))), len(bank), prime)
         pivots = found.columns
         others = [t for t in range(len(bank)) if t not in pivots]
@@ -222,11 +222,6 @@ def _bank(maps: Sequence[Any]) -> tuple[list[DomainMatrix], tuple[int, int]]:
 
 def _rational(m: Any) -> DomainMatrix:
     return m.convert_to(QQ).to_dense() if isinstance(m, DomainMatrix) else exact.matrix(m, QQ)
-
-
-def _residues(m: DomainMatrix, prime: int) -> np.ndarray:
-    whole, common = exact.numerators([m])
-    return (whole[0] * pow(common, -1, prime) % prime).astype(np.int64)
 
 
 def _primes(*matrices: DomainMatrix) -> Iterator[int]:

@@ -173,10 +173,12 @@ def write(folder: Path, results: Iterable[Result]) -> None:
             replace(folder / "weights" / f"{name}.safetensors", found.weights)
         lines.append(json.dumps(asdict(found.record), allow_nan=False) + "\n")
     replace(folder / PENDING, "".join(lines).encode())
-    _add_pending(folder)
+    _append(folder / FILE, "".join(lines))
+    (folder / PENDING).unlink()
 
 
 def _add_pending(folder: Path) -> None:
+    """Adds what a writer that was killed had still to add."""
     pending = folder / PENDING
     if pending.exists():
         known = {json.loads(line)["id"] for line in _lines(folder / FILE)}

@@ -24,7 +24,7 @@ from constructions.filter_bank.paper import powers
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.two_layer import to_two_layers, weights
 from constructions.ledger.bank.bounds import measured
-from constructions.ledger.cases import matrix
+from constructions.ledger.cases import FIELD, matrix, random_matrix
 from constructions.ledger.statement import Claim, Finding, Statement
 from constructions.targets.convolution import Padding, convolution
 from constructions.targets.state_space import rational_filter, transfer
@@ -34,14 +34,6 @@ from iha_theory.operators.weights import to_layer
 from synthetic import systems
 from synthetic.systems import StateSpace
 from synthetic.tasks.filter_bank import power_blocks
-
-FIELD = exact.gf(systems.PRIME)
-
-
-def _random_matrix(size: int, seed: int) -> Any:
-    """Uniform in a prime field, where no power is too large for a float64 weight."""
-    return exact.matrix(np.random.default_rng(seed).integers(0, systems.PRIME, (size, size)), FIELD)
-
 
 # T6
 
@@ -55,7 +47,7 @@ def tiles_make_bank(terms: int, seed: int, *, side: int = 2, trimmed: int = 0) -
 
     side: exponent in that rule. trimmed: rows and columns that every tile loses.
     """
-    a, heads = _random_matrix(SIZE, seed), least_root(terms)
+    a, heads = random_matrix(SIZE, seed), least_root(terms)
     given = tiled.weights(powers(a), terms, 1)
     if trimmed:
         tiles = tiled.tiling(-(-terms // heads), heads, heads)
@@ -82,7 +74,7 @@ def fewer_pseudo_heads_cannot(heads: int, *, more: int = 0) -> Finding:
     least, terms = least_root(heads), heads**2
     pseudo = least - 1 + more
     ranks = [row.rank for row in measured(f"iha, P = {pseudo}", heads) if row.collapse == "global"] if pseudo else [0]
-    a = _random_matrix(SIZE, heads)
+    a = random_matrix(SIZE, heads)
     layer = reduced.bank("iha-tiled", ReducedBank(a, exact.identity(terms, FIELD)), 1)
     error = exact_gap(layer, list(power_blocks(a, terms)), FIELD)
     what = (

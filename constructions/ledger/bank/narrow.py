@@ -3,32 +3,23 @@
 Proofs: docs/bounds.md, Theorems 1 and 2 (Depth: also `constructions.filter_bank.deep`).
 """
 
-from itertools import count
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from constructions.checks.operators import exact_gap
+from constructions.checks.result import least_root
 from constructions.filter_bank import deep, reduced
 from constructions.filter_bank.paper import powers
 from constructions.ledger.bank.bounds import measured
-from constructions.ledger.cases import matrix
+from constructions.ledger.cases import FIELD, matrix, random_matrix
 from constructions.ledger.statement import Claim, Finding, Statement
 from iha_theory import exact
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.bounds.exact_rank import output_width
 from iha_theory.capacity import generic, measure
-from synthetic import systems
 from synthetic.tasks.filter_bank import power_blocks
-
-FIELD = exact.gf(systems.PRIME)
-
-
-def _random(size: int, seed: int) -> exact.DomainMatrix:
-    return exact.matrix(np.random.default_rng(seed).integers(0, systems.PRIME, (size, size)), FIELD)
-
 
 # T19a
 
@@ -90,10 +81,10 @@ def layers_make_bank(layer: str, depth: int, terms: int, *, step: int = 0, fewer
     """L torch layers against the powers of a random matrix, modulo a prime. step: exponents A^(step) beyond the right
     ones for what follows the first layer. fewer: heads claimed less.
     """
-    a = _random(2, terms)
+    a = random_matrix(2, terms)
     power = powers(a)
     layers = deep.bank(layer, power, terms, depth)
-    claimed = next(h for h in count(1) if h ** (depth * (1 if layer == "mha" else 2)) >= terms) - fewer
+    claimed = least_root(terms, depth * (1 if layer == "mha" else 2)) - fewer
     if step:
         layers[1:] = deep.bank(layer, lambda i: power(i + step * (i > 0)), terms, depth)[1:]
     found = [column[0] for column in deep.columns(layers, 1, FIELD)][:terms]
@@ -119,7 +110,7 @@ class _Stack(nn.Module):
 def fewer_layers_cannot(layer: str, depth: int, terms: int, *, more: int = 0) -> Finding:
     """The measured rank of L generic softmax layers with a head less each. more: heads added."""
     exponent = depth * (1 if layer == "mha" else 2)
-    heads = next(h for h in count(1) if h**exponent >= terms) - 1 + more
+    heads = least_root(terms, exponent) - 1 + more
     kind = MultiHeadAttention if layer == "mha" else InterleavedHeadAttention
     sizes: dict[str, Any] = {"vdim": 5, "head_dim": 4, "value_head_dim": 5, "out_dim": 5}
     found = measure(generic(lambda: _Stack([kind(24, heads, **sizes) for _ in range(depth)])), 24, tokens=20, width=5)

@@ -5,7 +5,7 @@ All is exact, over the rationals. A case's matrix is named: see `constructions.l
 
 from collections.abc import Sequence
 from functools import cache, partial
-from itertools import combinations, count
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.checks.operators import exact_gap
+from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.ledger.cases import LAYERS, RANDOM, WIDTH, degree, made, matrix, shown
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
@@ -142,7 +143,7 @@ def degree_decides(
     """
     counts = _counts(graph, terms, layers)
     least = min(terms, counts[measure])
-    heads = {name: least if name == "mha" else next(h for h in count() if h**root >= least) for name in layers}
+    heads = {name: least if name == "mha" else least_root(least, root) for name in layers}
     holds = counts["certified"] == least and counts["heads"] == heads and counts["error"] == 0
     return Finding(holds, _sentence(graph, terms, counts), counts)
 

@@ -14,18 +14,12 @@ from constructions.checks.operators import exact_gap, exact_operator_gap
 from constructions.checks.oracles.filters import exact_target
 from constructions.checks.result import least_root
 from constructions.filter_bank import tiled, unstructured
+from constructions.ledger.cases import FIELD, random_matrix
 from constructions.ledger.statement import Claim, Finding, Statement
 from constructions.targets.state_space import fir
 from iha_theory import exact
 from iha_theory.bounds.heads import unstructured_heads
 from synthetic import systems
-
-FIELD = exact.gf(systems.PRIME)
-
-
-def _random(size: int, seed: int) -> exact.DomainMatrix:
-    return exact.matrix(np.random.default_rng(seed).integers(0, systems.PRIME, (size, size)), FIELD)
-
 
 # T19c
 
@@ -34,9 +28,9 @@ def half_make_any(terms: int, factor: int, tokens: int, *, changed: bool = False
     """Random maps modulo a prime by IHA with d_k = m N, their span's dimension no more than k. changed: the target's
     last map is another one. fewer: heads claimed less.
     """
-    maps = [_random(tokens, seed) for seed in range(terms)]
+    maps = [random_matrix(tokens, seed) for seed in range(terms)]
     built = unstructured.bank("iha", maps, 1, factor)
-    target = [*maps[:-1], _random(tokens, terms)] if changed else maps
+    target = [*maps[:-1], random_matrix(tokens, terms)] if changed else maps
     error = exact_gap(built, target, FIELD)
     rank = min(terms, tokens**2)
     claimed = next(h for h in count(factor) if factor * (2 * h - factor) >= rank) - fewer

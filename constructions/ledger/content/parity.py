@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from constructions.checks.parity import exact_errors, exact_outputs
+from constructions.checks.result import least_root
 from constructions.ledger.content.anywhere import LAYERS
 from constructions.ledger.statement import Claim, Finding, Statement, size
 from constructions.targets.parity import LAYERS as BUILT
@@ -31,9 +32,7 @@ def heads_suffice(layer: str, bits: int, pseudo: int | None, *, more: int = 0, r
     """
     built = parity(layer, bits + more, pseudo)
     error, stored = exact_errors(built.layer, bits)
-    claimed = (
-        bits if layer == "mha" else -(-bits // pseudo) if pseudo else next(h for h in range(1, 99) if h**root >= bits)
-    )
+    claimed = bits if layer == "mha" else -(-bits // pseudo) if pseudo else least_root(bits, root)
     what = (
         f"{layer}, k = {bits}: {built.heads} heads, {built.pseudo_heads} pseudo-heads are off (-1)^|x| by {error:g} "
         f"over the rationals, and by {size(stored):g} with weights rounded to float64"

@@ -1,7 +1,6 @@
 """Theorem 1 of docs/parity.md on layers with random weights: 0 on one bit more, not before; what is refused."""
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -116,10 +115,10 @@ def test_dropout_is_off():
     assert dropped.training
 
 
-def test_the_same_seed_gives_the_same_runs_whatever_their_number():
-    few, more = run(layer("iha"), 2, weights=3), run(layer("iha"), 2, weights=3, seed=1)
-    assert torch.equal(few.outputs, run(layer("iha"), 2, weights=3).outputs)
-    assert not torch.equal(few.outputs, more.outputs)
+def test_the_seed_decides():
+    first, other = run(layer("iha"), 2, weights=3), run(layer("iha"), 2, weights=3, seed=1)
+    assert torch.equal(first.outputs, run(layer("iha"), 2, weights=3).outputs)
+    assert not torch.equal(first.outputs, other.outputs)
 
 
 @pytest.mark.parametrize(
@@ -139,5 +138,3 @@ def test_refusals(arguments, message):
 def test_bounds_are_of_rounding():
     runs = run(layer("mha"), 3, weights=5)
     assert 0 < float(runs.bound.max()) < 1e-11
-    assert Sizes(torch.ones(()), torch.tensor(3.0), chain=2, keys=7).row == (2 * 3 + 7 + 5) * 2.0**-53
-    assert math.isclose(float(runs.sizes.row[0]) * 2 + runs.sizes.chain * 2.0**-53, float(runs.sizes.error[0]))

@@ -53,13 +53,16 @@ def test_numbers_are_never_cut(monkeypatch, columns):
 
 
 @pytest.mark.parametrize("name", ["net[v2].txt", "a[/b]", "[bold]x[/bold]", ":smile:", "[link=x]", "\\[a]"])
-def test_names_are_no_markup(monkeypatch, name):
+def test_names_are_no_markup(monkeypatch, capsys, name):
     table = output.table([(name, False)], [[name]])
     assert isinstance(table, Table)
     assert printed(monkeypatch, table, 80).count(name) == 2
     assert printed(monkeypatch, name, 80) == f"{name}\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
     with output.bar(name, 1) as show:
         show(name, 1)
+    assert name in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().err)
 
 
 def test_words_wrap_before_the_terminal_breaks_them(monkeypatch):
