@@ -10,8 +10,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+PARTIAL = ".partial"
+"""Behind the name of a file that is still being written."""
 LOCK = ".writer"
 """The file in a folder that its writer holds locked; the kernel lets go of it when the process ends, however."""
+
+
+def replace(file: Path, content: bytes) -> None:
+    """Writes a file that is whole at every moment."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f"{file.name}{PARTIAL}")
+    temporary.write_bytes(content)
+    os.replace(temporary, file)
 
 
 def try_file(file: str | Path) -> None:

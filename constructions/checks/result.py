@@ -79,7 +79,7 @@ def strict(value: Any) -> Any:
 
 def least_root(n: int, power: int = 2) -> int:
     """The least H with H^power >= n: what the claims say, by its definition."""
-    return next(h for h in range(1, n + 1) if h**power >= n)
+    return next(h for h in range(n + 1) if h**power >= n)
 
 
 def heads_by_claim(layer: str, terms: int) -> int:

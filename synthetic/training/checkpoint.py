@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialised
 from torch import Tensor
 
+from iha_theory.places import replace
 from synthetic.tasks.task import Measured
-from synthetic.training.records import replace
 
 if TYPE_CHECKING:
     from synthetic.training.program import Program

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from iha_theory import __version__
 from iha_theory.attention import KINDS
-from iha_theory.places import only_writer, try_file, try_folder
+from iha_theory.places import PARTIAL, only_writer, replace, try_file, try_folder
 from synthetic.tasks import TASKS
 from synthetic.training.config import TrainConfig
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 FILE = "runs.jsonl"
 PENDING = "pending.jsonl"
-PARTIAL = ".partial"
-"""Ends the name of a file that is being written."""
 SCHEMA = "iha-theory/run/1"
 OUTCOMES = ("finished", "diverged", "stopped", "failed")
 SHARED = ("task", "attention", "heads", "seed", "device")
@@ -276,14 +274,6 @@ def _lines(file: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: not UTF-8 text") from error
     return text[: text.rfind("\n") + 1].splitlines()
-
-
-def replace(file: Path, content: bytes) -> None:
-    """Writes a file that is whole at every moment."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f"{file.name}{PARTIAL}")
-    temporary.write_bytes(content)
-    os.replace(temporary, file)
 
 
 def _append(file: Path, lines: str) -> None:
