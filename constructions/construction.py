@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import with_positions
 
 

@@ -25,7 +25,7 @@ from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank.causal import under_mask
 from constructions.filter_bank.layers import PAPER
 from iha_theory import exact
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import to_layer
 from iha_theory.rounding import require_count, require_one_of
 

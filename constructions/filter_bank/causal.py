@@ -27,7 +27,7 @@ from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank.layers import PAPER
 from constructions.filter_bank.paper import Powers
 from iha_theory.attention import InterleavedHeadAttention
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.rounding import require_one_of
 
 Row = Literal["first", "last"]

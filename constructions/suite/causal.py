@@ -16,7 +16,7 @@ from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank.causal import bank as causal_bank
 from constructions.filter_bank.paper import powers
 from iha_theory import exact
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.rounding import gamma
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
 

@@ -4,9 +4,10 @@
 - `patterns`: softmax, linear and hard attention on (batch, heads, tokens, width) tensors.
 - `masks`: which (query, key) pairs may attend, from a mask, causality and a window.
 - `rotary`: rotary positions.
-- `multihead`, `interleaved`: MHA and IHA.
-- `grouped`, `talking_heads`, `differential`, `simplicial`, `two_layer`: what they are compared with, GQA and MQA,
-  Talking-Heads, Differential and 2-simplicial attention, and two layers of MHA.
+- `projections`: MHA, GQA and MQA.
+- `mixing`: IHA, Talking-Heads and Differential attention.
+- `higher_order`: 2-simplicial attention.
+- `two_layer`: two layers of MHA.
 - `kinds`: the layers by name with the options of each, `KINDS`.
 
 Called as layer(positions, positions, X) without biases, every one of them is linear in X. The classes are loaded when
@@ -20,22 +21,22 @@ from typing import TYPE_CHECKING, Any
 from iha_theory.attention.kinds import KINDS, LayerOptions
 
 if TYPE_CHECKING:
-    from iha_theory.attention.differential import DifferentialAttention
-    from iha_theory.attention.grouped import GroupedQueryAttention
-    from iha_theory.attention.interleaved import InterleavedHeadAttention
-    from iha_theory.attention.multihead import MultiHeadAttention
-    from iha_theory.attention.simplicial import TwoSimplicialAttention
-    from iha_theory.attention.talking_heads import TalkingHeadsAttention
+    from iha_theory.attention.higher_order.simplicial import TwoSimplicialAttention
+    from iha_theory.attention.mixing.differential import DifferentialAttention
+    from iha_theory.attention.mixing.interleaved import InterleavedHeadAttention
+    from iha_theory.attention.mixing.talking_heads import TalkingHeadsAttention
+    from iha_theory.attention.projections.grouped import GroupedQueryAttention
+    from iha_theory.attention.projections.multihead import MultiHeadAttention
     from iha_theory.attention.two_layer import TwoLayerAttention
 
 _PLACES = {
-    "DifferentialAttention": "differential",
-    "GroupedQueryAttention": "grouped",
-    "InterleavedHeadAttention": "interleaved",
-    "MultiHeadAttention": "multihead",
-    "TalkingHeadsAttention": "talking_heads",
+    "DifferentialAttention": "mixing.differential",
+    "GroupedQueryAttention": "projections.grouped",
+    "InterleavedHeadAttention": "mixing.interleaved",
+    "MultiHeadAttention": "projections.multihead",
+    "TalkingHeadsAttention": "mixing.talking_heads",
     "TwoLayerAttention": "two_layer",
-    "TwoSimplicialAttention": "simplicial",
+    "TwoSimplicialAttention": "higher_order.simplicial",
 }
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The layers as entries: by the names of `iha_theory.capacity.Kind`, each with its own options. Imports no torch.
 
-To add a layer: its class in this folder, its bound in `iha_theory.capacity.capacity_bound`, an entry here.
+To add a layer: its class in a folder here, its bound in `iha_theory.capacity.capacity_bound`, an entry here.
 """
 
 from dataclasses import dataclass

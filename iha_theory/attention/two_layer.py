@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from iha_theory.attention.multihead import MultiHeadAttention
+from iha_theory.attention.projections.multihead import MultiHeadAttention
 
 
 class TwoLayerAttention(nn.Module):

@@ -13,7 +13,7 @@ from torch import nn
 
 from iha_theory import exact
 from iha_theory.attention import TwoLayerAttention
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.exact import Domain
 from iha_theory.operators.weights import Mixing, PositionWeights, read
 

@@ -16,7 +16,7 @@ from constructions.ledger.cases import LAYERS, sequences
 from constructions.ledger.cpm3.workspace import ANY_TASK, EVERY_N_MAX, every_length
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import with_positions
 from synthetic.tasks.count_pairs import CountPairs
 

@@ -15,7 +15,7 @@ from constructions.cpm3 import workspace as cpm3
 from constructions.ledger.cases import LAYERS, N_MAX, sequences
 from constructions.ledger.statement import Assumption, Claim, Finding, Statement
 from iha_theory import exact
-from iha_theory.attention.interleaved import Causality
+from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import to_layer, with_positions
 from synthetic.tasks.count_pairs import CountPairs
 

@@ -4,7 +4,7 @@
 - `layers`: the table of layers that the contract tests run over.
 - `test_reference`: the layers against the reference, IHA against Definition 3 as a property.
 - `test_cases`: case 9 to 19, for every layer.
-- `test_interleaved`: IHA's own: its start as MHA, fusing, conversion, loading.
+- `mixing`: IHA's own: its start as MHA, fusing, conversion, loading.
 - `test_refusals`: what is refused, and the words it is refused with.
 - `test_compile`: torch.compile.
 """

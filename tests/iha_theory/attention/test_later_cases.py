@@ -1,6 +1,6 @@
 """Cases 15 to 43, for every layer they apply to, with the values written there.
 
-Case 18 is in `test_interleaved`, the compiled part of 19 in `test_compile`.
+Case 18 is in `mixing.test_interleaved`, the compiled part of 19 in `test_compile`.
 """
 
 import io

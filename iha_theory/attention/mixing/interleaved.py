@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from iha_theory.attention.base import AttentionLayer, Rotary
-from iha_theory.attention.multihead import MultiHeadAttention
 from iha_theory.attention.patterns import attend
+from iha_theory.attention.projections.multihead import MultiHeadAttention
 from iha_theory.attention.rotary import rotate
 from iha_theory.rounding import require_count
 

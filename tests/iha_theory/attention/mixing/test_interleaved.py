@@ -7,7 +7,7 @@ from torch import nn
 
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 
-from .layers import BY_NAME, PATTERNS, tokens
+from ..layers import BY_NAME, PATTERNS, tokens
 
 MHA, IHA = BY_NAME["mha"], BY_NAME["iha-P1"]
 F64 = torch.float64

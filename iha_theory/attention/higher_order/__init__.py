@@ -1,0 +1,4 @@
+"""Layers whose query attends to pairs of keys.
+
+- `simplicial`: 2-simplicial attention.
+"""
