@@ -169,10 +169,14 @@ class AttentionLayer(nn.Module):
             TypeError: a mask of another dtype.
         """
         self._check(query, key, value, positions)
+        q, k, v = self._project(query, key, value)
+        return self._merge(self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions))
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (batch, heads, tokens, width); a layer that makes them otherwise overrides it."""
         q = self._split(self.q_proj(query), self.head_dim)
         k = self._split(self.k_proj(key), self.head_dim)
-        v = self._split(self.v_proj(value), self.value_head_dim)
-        return self._merge(self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions))
+        return q, k, self._split(self.v_proj(value), self.value_head_dim)
 
     def _split(self, projected: Tensor, width: int) -> Tensor:
         """(batch, tokens, heads * width) -> (batch, heads, tokens, width), in the precision that the pattern needs."""
