@@ -8,6 +8,7 @@ import pytest
 
 from iha_theory import capacity
 from iha_theory.bounds import parity
+from iha_theory.capacity import rows
 from iha_theory.cli import capacity as command
 from iha_theory.cli.main import Parser
 
@@ -51,7 +52,7 @@ def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, cap
 
 
 def test_narrow_content_by_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(capacity, "PATTERNS", ("linear",))
+    monkeypatch.setattr(rows, "PATTERNS", ("linear",))
     assert run("--heads", "2", "--width", "1", "--value-dim", "9") == 0
     assert "All 11 measured ranks are their bounds" in capsys.readouterr().out
     with pytest.raises(ValueError, match="--width takes an integer of at least 1, got 0"):
@@ -63,7 +64,7 @@ def test_narrow_content_by_the_command(capsys: pytest.CaptureFixture[str], monke
 def test_a_parity_that_is_not_as_proved_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     right = parity.parity_bits
     monkeypatch.setattr(parity, "parity_bits", lambda kind, *a, **k: right(kind, *a, **k) + (kind == "mqa"))
-    monkeypatch.setattr(capacity, "PATTERNS", ("linear",))
+    monkeypatch.setattr(rows, "PATTERNS", ("linear",))
     assert run("--heads", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("FAILS mqa linear H = 2: parity of 1 bits") for line in lines) == 1
@@ -72,7 +73,7 @@ def test_a_parity_that_is_not_as_proved_fails(monkeypatch: pytest.MonkeyPatch, c
 
 def test_a_rank_that_is_not_its_bound_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     right = capacity.capacity_bound
-    monkeypatch.setattr(capacity, "capacity_bound", lambda kind, *a, **k: right(kind, *a, **k) + (kind == "mqa"))
+    monkeypatch.setattr(rows, "capacity_bound", lambda kind, *a, **k: right(kind, *a, **k) + (kind == "mqa"))
     assert run("--heads", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("FAILS mqa ") for line in lines) == 2

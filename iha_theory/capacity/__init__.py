@@ -1,0 +1,29 @@
+"""T1: the largest operator Schmidt rank of each attention layer, by proof and by measurement.
+
+- `bound`: `capacity_bound`, with the proof of each row.
+- `measured`: any module with the call (query, key, value) at generic positions.
+- `rows`: `table`, our layers and torch's with generic parameters.
+
+Source: docs/results.md T1.
+"""
+
+from iha_theory.capacity.bound import COLLAPSES, KINDS, Kind, capacity_bound
+from iha_theory.capacity.measured import SEED, Capacity, fan_in, generic, measure, measure_module
+from iha_theory.capacity.rows import HEADS, TORCH, VALUE_DIM, table
+
+__all__ = [
+    "COLLAPSES",
+    "HEADS",
+    "KINDS",
+    "SEED",
+    "TORCH",
+    "VALUE_DIM",
+    "Capacity",
+    "Kind",
+    "capacity_bound",
+    "fan_in",
+    "generic",
+    "measure",
+    "measure_module",
+    "table",
+]

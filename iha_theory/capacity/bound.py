@@ -1,0 +1,85 @@
+"""T1: the largest operator Schmidt rank of each attention layer, by proof. Source: docs/results.md T1."""
+
+from typing import Literal, get_args
+
+from iha_theory.rounding import require_count
+
+Kind = Literal["mha", "mqa", "gqa", "talking-heads", "differential", "iha", "two-layer", "simplicial"]
+KINDS = get_args(Kind)
+COLLAPSES = ("global", "per_head")
+
+
+def capacity_bound(
+    kind: Kind,
+    heads: int,
+    pseudo_heads: int | None = None,
+    collapse: str | None = None,
+    value_dim: int | None = None,
+    width: int | None = None,
+) -> int:
+    """Upper bound on the operator Schmidt rank of layer(pos, pos, X), whatever its parameters, pattern and mask.
+
+    The tools. Let L(X) = sum_{r in I} S_r X B_r, so that Rl(L) = sum_r vec(S_r) vec(B_r)^T.
+
+    - (a) rank L <= dim span{S_r}, the column space of Rl lies in span{vec S_r}; so <= |I|.
+    - (b) An output projection never raises the rank: (L W)[i,b] = sum_c L[i,c] W[c,b], so Rl(L W) = Rl(L) (I_d x W).
+      So below, outputs are concatenated heads. E_h is the d_v x H d_v matrix that writes block h.
+    - (c) Biases of values and outputs add a constant to L(X), which is not part of the linear map; those of queries and
+      keys change the S_r only. So do masks, windows, rotary positions and the pattern: a map S is whatever matrix
+      the layer computes from positions.
+
+    The rows. S_h is the attention map of head h, B_h in R^{d x d_v} its value weights.
+
+    - **MHA**: L(X) = sum_h S_h X (B_h E_h). H terms: rank <= H.
+    - **GQA**, **MQA**: B_h = B_{g(h)} is shared by a group, the maps S_h are not, as queries differ. H terms: H.
+    - **Talking-Heads**: head h applies one map, U_h = sum_g mix[h,g] S_g, where S_g is the pattern of mixed logits.
+      L(X) = sum_h U_h X (B_h E_h): H. That U_h is a sum of H maps does not matter, since only U_h meets B_h.
+    - **Differential**: U_h = S1_h - lambda_h S2_h: H.
+    - **IHA**: head h has maps S_h[j,j'] from its pseudo-queries j to its pseudo-keys j' (the P^2 blocks of one virtual
+      map; a softmax joins the blocks of a row, which (c) allows). Pseudo-value j' is X sum_m alpha_v[m,h,j'] B_m. So
+          L(X) = sum_{o,m} U[o,m] X (B_m E_o),   U[o,m] = sum_{h,j,j'} R[o,h,j] alpha_v[m,h,j'] S_h[j,j'].
+      There are H^2 maps U[o,m]: rank <= H^2. All lie in the span of the H P^2 maps S_h[j,j']: rank <= H P^2 by (a).
+      **Global collapse: min(H^2, H P^2).**
+      Per-head collapse has R[o,h,j] = 0 for o != h, so U[h,m] = sum_j' alpha_v[m,h,j'] T_h[j'] with
+      T_h[j'] = sum_j R[h,j] S_h[j,j']: the query rows of a head fold to one, and H P maps T_h[j'] span all.
+      **Per-head collapse: min(H^2, H P).**
+      With **P = 1** both are H: mixing heads alone gains nothing over MHA.
+    - **Two layers** of MHA: the second applies sum_g S2_g (.) C_g E_g to sum_h S1_h X B_h E_h, which gives
+      sum_{g,h} (S2_g S1_h) X (B_h E_h C_g E_g): H^2 terms. (Layers of H1 and H2 heads: H1 H2.)
+    - **2-simplicial**, second value position-only: coordinate c of head h is
+      sum_j (sum_l sigma_ijl V'_h[l,c]) (X B_h)[j,c] = (S_hc X B_h e_c)_i: one map a value coordinate, H d_v terms.
+      (With the linear pattern S_hc = Q_h diag(K'_h^T V'_h e_c) K_h^T, so at most d_k a head are independent, and the
+      rank is at most H min(d_v, d_k).)
+    - **Every layer**, content of width d: each term's B is in R^{d x H d_v} before the output projection (b), so Rl(L)
+      has H d d_v columns: rank <= H d d_v. **IHA: min(H^2, H P^2, H d d_v)**; two layers likewise, d_v the second's.
+
+    Positions bound it too: rank <= N_q N_k.
+
+    Args:
+        kind: the layer.
+        heads: H; of each layer, for "two-layer".
+        pseudo_heads: P, for "iha" only.
+        collapse: "global" or "per_head", for "iha" only.
+        value_dim: d_v; "simplicial" needs it, other kinds take it with `width`.
+        width: of the content, d; None for any.
+
+    Raises:
+        ValueError: an unknown kind or collapse, a number below 1, or an argument that the kind lacks or does not have.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind {kind!r}: accepted are {', '.join(KINDS)}")
+    require_count("heads", heads)
+    for name, value in (("pseudo_heads", pseudo_heads), ("collapse", collapse)):
+        if (value is None) != (kind != "iha"):
+            raise ValueError(f"{name} goes with iha, and only with it; got {name}={value!r} for {kind}")
+    if (value_dim is None) == (kind == "simplicial" or width is not None):
+        raise ValueError(f"value_dim goes with width, and with simplicial; got {value_dim=}, {width=} for {kind}")
+    bound = heads**2 if kind in ("iha", "two-layer") else heads
+    if pseudo_heads is not None:
+        if collapse not in COLLAPSES:
+            raise ValueError(f"unknown collapse {collapse!r}: accepted are {', '.join(COLLAPSES)}")
+        bound = min(bound, heads * require_count("pseudo_heads", pseudo_heads) ** (2 if collapse == "global" else 1))
+    if value_dim is None:
+        return bound
+    values = heads * require_count("value_dim", value_dim)
+    return values if kind == "simplicial" else min(bound, require_count("width", width or 0) * values)
