@@ -7,6 +7,7 @@
 - `projections`: MHA, GQA and MQA.
 - `mixing`: IHA, Talking-Heads and Differential attention.
 - `higher_order`: 2-simplicial attention.
+- `gates`: gated attention.
 - `two_layer`: two layers of MHA.
 - `kinds`: the layers by name with the options of each, `KINDS`.
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from iha_theory.attention.kinds import KINDS, LayerOptions
 
 if TYPE_CHECKING:
+    from iha_theory.attention.gates.gated import GatedAttention
     from iha_theory.attention.higher_order.simplicial import TwoSimplicialAttention
     from iha_theory.attention.mixing.differential import DifferentialAttention
     from iha_theory.attention.mixing.interleaved import InterleavedHeadAttention
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "DifferentialAttention": "mixing.differential",
+    "GatedAttention": "gates.gated",
     "GroupedQueryAttention": "projections.grouped",
     "InterleavedHeadAttention": "mixing.interleaved",
     "MultiHeadAttention": "projections.multihead",
@@ -42,6 +45,7 @@ _PLACES = {
 __all__ = [
     "KINDS",
     "DifferentialAttention",
+    "GatedAttention",
     "GroupedQueryAttention",
     "InterleavedHeadAttention",
     "LayerOptions",

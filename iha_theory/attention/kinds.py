@@ -24,6 +24,8 @@ class LayerOptions(Options):
     """The class, in `iha_theory.attention`."""
     passed: ClassVar[tuple[str, ...]] = ()
     """The options that are arguments of the class, by the same names."""
+    affine_maps: ClassVar[bool] = True
+    """Whether each map of one linear layer is affine in the content of the query: docs/content.md, Theorem 1."""
 
     heads: int = option(3, "heads H", 1)
     head_dim: int | None = option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
@@ -152,6 +154,7 @@ class TwoLayer(LayerOptions):
     """Two layers of MHA; the second keeps all heads of the first apart."""
 
     layer: ClassVar[str] = "TwoLayerAttention"
+    affine_maps: ClassVar[bool] = False
 
     def arguments(self, content: int) -> dict[str, Any]:
         """d for a head of the first layer, so H d for one of the second."""
@@ -179,6 +182,36 @@ class Simplicial(LayerOptions):
         return {"value_dim": self.value_dim}
 
 
+@dataclass(frozen=True)
+class Gated(LayerOptions):
+    """A gate on each value coordinate, and so a map for each."""
+
+    layer: ClassVar[str] = "GatedAttention"
+    affine_maps: ClassVar[bool] = False
+
+    value_dim: int = option(4, "width d_v of a head's values: its capacity is H d_v", 1)
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """d_v, whatever the content's width."""
+        return {"value_head_dim": self.value_dim}
+
+    def bound(self) -> dict[str, Any]:
+        """d_v."""
+        return {"value_dim": self.value_dim}
+
+
+@dataclass(frozen=True)
+class GatedHeadwise(LayerOptions):
+    """A gate on each head."""
+
+    layer: ClassVar[str] = "GatedAttention"
+    affine_maps: ClassVar[bool] = False
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        return {"value_head_dim": content, "gate": "headwise"}
+
+
 KINDS: dict[str, type[LayerOptions]] = {
     "mha": LayerOptions,
     "mqa": MQA,
@@ -188,5 +221,7 @@ KINDS: dict[str, type[LayerOptions]] = {
     "iha": IHA,
     "two-layer": TwoLayer,
     "simplicial": Simplicial,
+    "gated": Gated,
+    "gated-headwise": GatedHeadwise,
 }
 """The options of each layer, by its name."""

@@ -4,9 +4,13 @@ from typing import Literal, get_args
 
 from iha_theory.rounding import require_count
 
-Kind = Literal["mha", "mqa", "gqa", "talking-heads", "differential", "iha", "two-layer", "simplicial"]
+Kind = Literal[
+    "mha", "mqa", "gqa", "talking-heads", "differential", "iha", "two-layer", "simplicial", "gated", "gated-headwise"
+]
 KINDS = get_args(Kind)
 COLLAPSES = ("global", "per_head")
+A_MAP_A_COORDINATE = ("simplicial", "gated")
+"""Kinds whose value coordinates have maps of their own, so that d_v bounds their rank."""
 
 
 def capacity_bound(
@@ -50,6 +54,8 @@ def capacity_bound(
       sum_j (sum_l sigma_ijl V'_h[l,c]) (X B_h)[j,c] = (S_hc X B_h e_c)_i: one map a value coordinate, H d_v terms.
       (With the linear pattern S_hc = Q_h diag(K'_h^T V'_h e_c) K_h^T, so at most d_k a head are independent, and the
       rank is at most H min(d_v, d_k).)
+    - **Gated**, the gates of a query's positions: coordinate c of head h is (diag(g_hc) S_h X B_h e_c)_i, one map a
+      value coordinate: H d_v terms. **Headwise gates**: diag(g_h) S_h X B_h E_h, H terms.
     - **Every layer**, content of width d: each term's B is in R^{d x H d_v} before the output projection (b), so Rl(L)
       has H d d_v columns: rank <= H d d_v. **IHA: min(H^2, H P^2, H d d_v)**; two layers likewise, d_v the second's.
 
@@ -60,7 +66,7 @@ def capacity_bound(
         heads: H; of each layer, for "two-layer".
         pseudo_heads: P, for "iha" only.
         collapse: "global" or "per_head", for "iha" only.
-        value_dim: d_v; "simplicial" needs it, other kinds take it with `width`.
+        value_dim: d_v; needed by "simplicial" and "gated", taken with `width` by the others.
         width: of the content, d; None for any.
 
     Raises:
@@ -72,8 +78,10 @@ def capacity_bound(
     for name, value in (("pseudo_heads", pseudo_heads), ("collapse", collapse)):
         if (value is None) != (kind != "iha"):
             raise ValueError(f"{name} goes with iha, and only with it; got {name}={value!r} for {kind}")
-    if (value_dim is None) == (kind == "simplicial" or width is not None):
-        raise ValueError(f"value_dim goes with width, and with simplicial; got {value_dim=}, {width=} for {kind}")
+    own_maps = kind in A_MAP_A_COORDINATE
+    if (value_dim is None) == (own_maps or width is not None):
+        names = " and ".join(A_MAP_A_COORDINATE)
+        raise ValueError(f"value_dim goes with width, and with {names}; got {value_dim=}, {width=} for {kind}")
     bound = heads**2 if kind in ("iha", "two-layer") else heads
     if pseudo_heads is not None:
         if collapse not in COLLAPSES:
@@ -82,4 +90,4 @@ def capacity_bound(
     if value_dim is None:
         return bound
     values = heads * require_count("value_dim", value_dim)
-    return values if kind == "simplicial" else min(bound, require_count("width", width or 0) * values)
+    return values if own_maps else min(bound, require_count("width", width or 0) * values)

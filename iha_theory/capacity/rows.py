@@ -8,6 +8,7 @@ from torch import nn
 
 from iha_theory.attention import (
     DifferentialAttention,
+    GatedAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
@@ -32,8 +33,8 @@ def table(
     """The rows of the capacity table as (label, measurement), for each number of heads.
 
     MHA, MQA, GQA (H > 3 not prime: groups of the smallest divisor of H), Talking-Heads (both mixings), Differential,
-    2-simplicial and two layers of MHA, each with the softmax and the linear pattern; IHA with both, P = 1..H and both
-    collapses; torch's MHA. Each has an output projection.
+    2-simplicial, two layers of MHA and gated attention, each with the softmax and the linear pattern; IHA with both,
+    P = 1..H and both collapses; torch's MHA. Each has an output projection.
 
     Args:
         heads: the numbers of heads H.
@@ -48,6 +49,8 @@ def table(
         ("differential", DifferentialAttention),
         ("simplicial", TwoSimplicialAttention),
         ("two-layer", TwoLayerAttention),
+        ("gated", GatedAttention),
+        ("gated-headwise", partial(GatedAttention, gate="headwise")),
     ]
     for h in heads:
         d = max(4, require_count("heads", h)) if width is None else require_count("width", width)

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor, nn
 
+from iha_theory.attention import KINDS
 from iha_theory.attention.patterns import Pattern
 from iha_theory.bounds import heads as bounds
 from iha_theory.bounds.content import content_floor
@@ -21,7 +22,8 @@ class Bank(Problem):
 
     The loss is the relative squared error |output - target|^2 / E |target|^2 of the batch. The floor is that of
     docs/bounds.md (Theorem 3) at the layer's capacity; in content mode, where queries and values see content and keys
-    positions only, that of docs/content.md (Theorem 1), whose proof needs one layer: for two none is known.
+    positions only, that of docs/content.md (Theorem 1), whose proof needs maps that are affine in the query's content:
+    for the other layers none is known.
 
     Args:
         matrices: T, (k, N, N).
@@ -50,7 +52,7 @@ class Bank(Problem):
         self.norm = float((self.matrices**2).sum()) * self.width
         self.linear = not self.content and setting.capacity is not None
         self.images = self._images().to(torch.device(setting.device), getattr(torch, setting.dtype))
-        if setting.capacity is None or (self.content and setting.attention == "two-layer"):
+        if setting.capacity is None or (self.content and not KINDS[setting.attention].affine_maps):
             self.floor = None
         elif self.content:
             self.floor = content_floor(self.matrices, setting.capacity)

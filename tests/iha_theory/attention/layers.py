@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from iha_theory.attention import (
     DifferentialAttention,
+    GatedAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
@@ -82,6 +83,8 @@ LAYERS = (
     Layer("talking-weights", TalkingHeadsAttention, reference.talking_heads, (("mix", "weights"),)),
     Layer("differential", DifferentialAttention, reference.differential),
     Layer("simplicial", TwoSimplicialAttention, reference.simplicial, rotary=False),
+    Layer("gated", GatedAttention, reference.gated),
+    Layer("gated-headwise", GatedAttention, reference.gated, (("gate", "headwise"),)),
     Layer("two-layer", TwoLayerAttention, reference.two_layer, depth=2),
 )
 BY_NAME = {layer.name: layer for layer in LAYERS}
@@ -109,6 +112,8 @@ def average(layer: Any) -> Any:
                 parameter.zero_()
             elif "v_proj" in name or "v2_proj" in name:
                 parameter.fill_(1 / parameter.shape[-1])
+            elif "gate_proj" in name:
+                parameter.fill_(100)  # of keys of ones: gates of 1
             elif name == "lam":
                 parameter.zero_()
             elif name.startswith("mix"):

@@ -150,6 +150,16 @@ def iha(layer, query, key, value, allowed, positions):
     return join(layer, outputs)
 
 
+def gated(layer, query, key, value, allowed, positions):
+    """O_h = g_h * sigma(scale Q_h K_h^T) V_h, g_h = 1 / (1 + exp(-query W_G,h)), of width d_v or 1."""
+    q, k = queries_and_keys(layer, query, key, positions)
+    v = project(layer, "v_proj", value, layer.value_head_dim)
+    width = layer.value_head_dim if layer.gate == "elementwise" else 1
+    gates = [1 / (1 + np.exp(-x)) for x in project(layer, "gate_proj", query, width)]
+    maps = [weights(layer.pattern, layer.scale * q[h] @ k[h].T, allowed) for h in range(layer.num_heads)]
+    return join(layer, [gates[h] * (maps[h] @ v[h]) for h in range(layer.num_heads)])
+
+
 def talking_heads(layer, query, key, value, allowed, positions):
     """t_h = sum_g mix_logits[h,g] s_g; u_h = sum_g mix_weights[h,g] sigma(t_g)."""
     q, k = queries_and_keys(layer, query, key, positions)

@@ -34,6 +34,9 @@ def own_token(layer, x):
     if hasattr(layer, "num_kv_heads"):  # each key/value head serves num_heads / num_kv_heads heads
         v = v.unflatten(-1, (layer.num_kv_heads, -1)).repeat_interleave(layer.num_heads // layer.num_kv_heads, -2)
         v = v.flatten(-2)
+    if hasattr(layer, "gate_proj"):
+        gates = torch.sigmoid(x @ layer.gate_proj.weight.T)
+        v = v * gates.repeat_interleave(v.shape[-1] // gates.shape[-1], -1)
     return v if layer.out_proj is None else v @ layer.out_proj.weight.T
 
 

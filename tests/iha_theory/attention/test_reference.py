@@ -137,6 +137,8 @@ def test_position_only_is_linear_in_content(row, pattern):
         ("talking", 2),
         ("differential", 2),
         ("simplicial", 6),
+        ("gated", 6),
+        ("gated-headwise", 2),
         ("two-layer", 4),
     ],
 )
@@ -179,5 +181,7 @@ def test_attention_maps_count_the_maps():
         "talking-weights": 4,
         "differential": 8,
         "simplicial": 4,
+        "gated": 4,
+        "gated-headwise": 4,
         "two-layer": 8,
     }

@@ -11,6 +11,7 @@ import torch
 
 from iha_theory.attention import (
     DifferentialAttention,
+    GatedAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
@@ -87,6 +88,7 @@ OWN = [
     (TalkingHeadsAttention, {"mix": "neither"}, "unknown mix 'neither': accepted are both, logits, weights"),
     (DifferentialAttention, {"lambda_init": float("nan")}, "lambda_init must be a finite number, got nan"),
     (TwoSimplicialAttention, {"rotary": True}, "rotary 'token': accepted is None"),
+    (GatedAttention, {"gate": "tanh"}, "unknown gate 'tanh': accepted are elementwise, headwise"),
     (TwoLayerAttention, {"second": {"vdim": 3}}, "vdim of the second layer is the first layer's out_dim"),
     (TwoLayerAttention, {"first": {"window": 0}}, "window must be an integer of at least 1, got 0"),
 ]
@@ -156,7 +158,7 @@ def test_causality_and_windows_of_two_sequences(row):
         row.build(window=2)(X[:, :3], X, X)
 
 
-@pytest.mark.parametrize("name", ["mha", "iha-P3-global-token", "gqa", "talking", "differential", "two-layer"])
+@pytest.mark.parametrize("name", ["mha", "iha-P3-global-token", "gqa", "talking", "differential", "gated", "two-layer"])
 def test_positions(name):
     layer = BY_NAME[name].build(rotary=True)
     with pytest.raises(ValueError, match=re.escape("positions of shape (4,): expected (5,) or (batch, 5)")):

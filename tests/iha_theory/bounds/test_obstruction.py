@@ -53,6 +53,9 @@ def test_the_logits_are_those_of_the_forward(kind):
         for name, eye in (("alpha_v", torch.tensor([[[1.0, 0.0, 0.0]]])), ("mix_weights", torch.eye(2))):
             if name in dict(one.named_parameters()):
                 one.get_parameter(name).copy_(eye)
+        if "gate_proj.weight" in dict(one.named_parameters()):
+            one.get_parameter("gate_proj.weight").zero_()
+            one.get_parameter("gate_proj.bias").fill_(100)
         if kind == "iha":
             one.get_parameter("collapse").copy_(torch.tensor([[[1.0, 0.0, 0.0]]]))
     x = torch.randn(3, 5, 4, generator=generator, dtype=torch.float64)
