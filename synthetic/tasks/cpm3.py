@@ -54,7 +54,9 @@ class CPM3(Task):
     modulus: int = option(3, "modulus M", 1)
     coefficient: int = option(8, "coefficient G")
     embedding: Literal["scalar", "one-hot"] = option("scalar", "form of a token")
-    mode: Mode = option("position-only", "whether queries see content")
+    mode: Mode = option("position-only", "whether queries and keys see content")
+    pattern: Literal["softmax", "linear"] = option("softmax", "pattern of the attention")
+    position_values: bool = option(False, "values see positions beside the token, and a head's are N wide (T18)")
     hidden: int = option(64, "width of the MLP", 1)
     layers: int = option(2, "hidden layers of the MLP", 1)
     activation: Literal["relu", "sin"] = option("sin", "activation of the MLP")
@@ -69,6 +71,7 @@ class CPM3(Task):
     def size(self) -> Size:
         """With the counts and the MLP."""
         width = 1 if self.embedding == "scalar" else self.modulus
+        width += self.tokens * self.position_values
         weights = self.hidden * (self.hidden * (self.layers - 1) + 1)
         return Size(self.tokens, self.tokens * width, self.tokens**2 + weights)
 

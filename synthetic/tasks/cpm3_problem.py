@@ -89,8 +89,8 @@ class Counter(nn.Module):
     """CPM-3: attention over embedded tokens, then an MLP at each position: (batch, N) -> (batch, N, classes) logits.
 
     A token is its value minus the mean over its standard deviation ("scalar"), or its one-hot residue. Queries and keys
-    see positions, in content mode tokens too; values see tokens. The MLP sees the attention's output, with `skip` the
-    position's own token beside it.
+    see positions, in content mode tokens too; values see tokens, with `position_values` positions too (a head's values
+    are then N wide, for MHA). The MLP sees the attention's output, with `skip` the position's own token beside it.
     """
 
     positions: Tensor
@@ -100,7 +100,8 @@ class Counter(nn.Module):
         self.options = options
         tokens, width = options.tokens, 1 if options.embedding == "scalar" else options.modulus
         seen = tokens + width if options.mode == "content" else tokens
-        layer: Any = make(seen, seen, width, content=width, tokens=tokens, pattern="softmax", out=None)
+        value, content = (tokens + width, tokens) if options.position_values else (width, width)
+        layer: Any = make(seen, seen, value, content=content, tokens=tokens, pattern=options.pattern, out=None)
         self.layer: nn.Module = layer
         sizes = [layer.out_dim + width * options.skip] + [options.hidden] * options.layers
         active = {"relu": nn.ReLU, "sin": Sine}[options.activation]
@@ -119,10 +120,9 @@ class Counter(nn.Module):
     def seen(self, x: Shaped[Tensor, "batch N"]) -> Float[Tensor, "batch N features"]:
         """What the MLP sees at each position."""
         tokens = self.embed(x)
-        where = self.positions
-        if self.options.mode == "content":
-            where = torch.cat((tokens, where.expand(len(x), -1, -1)), dim=-1)
-        mixed = self.layer(where, where, tokens)
+        both = torch.cat((tokens, self.positions.expand(len(x), -1, -1)), dim=-1)
+        where = both if self.options.mode == "content" else self.positions
+        mixed = self.layer(where, where, both if self.options.position_values else tokens)
         return torch.cat((tokens, mixed), dim=-1) if self.options.skip else mixed
 
     def forward(self, x: Shaped[Tensor, "batch N"]) -> Float[Tensor, "batch N classes"]:

@@ -9,11 +9,25 @@ from hypothesis import strategies as st
 from constructions.cpm3.two_heads import two_heads, whole_sequence
 from iha_theory.operators.weights import NotPositionOnlyError, read, with_positions
 from synthetic.tasks.count_pairs import CountPairs
+from synthetic.training import model
+from synthetic.training.config import TrainConfig
 
 
 def test_every_token_gets_the_whole_sequence_and_itself():
     x = with_positions(torch.tensor([[[2.0], [3.0], [5.0]]], dtype=torch.float64))
     assert whole_sequence(3)(x, x, x)[0].tolist() == [[2, 3, 5, own, 0, 0] for own in (2, 3, 5)]
+
+
+def test_a_trained_model_can_be_it():
+    """cpm3 with values that see positions: every token gets all residues, in their centred form, and its own."""
+    options = {"tokens": 4, "attention": "mha", "heads": 2, "mode": "content", "pattern": "linear", "hidden": 8}
+    config = TrainConfig.for_task("cpm3", options | {"position_values": True, "dtype": "float64"})
+    own = model.build(config, config.build())
+    own.layer.load_state_dict(whole_sequence(4).state_dict())
+    x = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 2]])
+    tokens = own.embed(x)
+    expected = torch.cat((tokens.transpose(1, 2).expand(-1, 4, -1), tokens, torch.zeros(2, 4, 3)), dim=-1)
+    assert torch.equal(own.seen(x), expected.double())
 
 
 def test_it_is_not_position_only():

@@ -37,6 +37,7 @@ CASES = [
     {"task": "cpm3", "hidden": 8, "layers": 1},
     {"task": "cpm3", "hidden": 8, "activation": "relu", "circulant": False, "skip": True},
     {"task": "cpm3", "hidden": 8, "embedding": "one-hot", "attention": "iha", "mode": "content", "init": "mha"},
+    {"task": "cpm3", "hidden": 8, "mode": "content", "pattern": "linear", "position_values": True},
     {"task": "unstructured", "train_size": 20},
 ]
 
