@@ -6,6 +6,7 @@
 - `bounds`: lower bounds on heads, exactly or within an error, with content in the queries too; certificates.
 - `costs`: parameters and FLOPs, as formulas and counted; where IHA needs fewer than MHA.
 - `exact`: exact matrices over the rationals and modulo primes. `rounding`: sizes and rounding.
+- `blueprint`: the graph of the theory, as annotations beside the code.
 - `processes`, `places`, `memory`: calls in other processes; where output goes; sizes that do not fit.
 - `cli`: the command line.
 

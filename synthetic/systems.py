@@ -19,13 +19,20 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.exact import Domain
 
 Operator = Callable[[Tensor], Tensor]
 """A linear map of content: (batch, N, d) to (batch, N, D)."""
 
 
+@blueprint.definition(
+    "state-space-model",
+    "a linear state-space model x_t = A x_(t-1) + B u_t, y_t = C x_t + D u_t, from rest",
+    check="exact",
+    proof="constructions.targets.state_space",
+    tests="tests/constructions/targets/test_state_space.py",
+)
 @dataclass(frozen=True)
 class StateSpace:
     """x_t = A x_{t-1} + B u_t, y_t = C x_t + D u_t, over one field; see `system`.

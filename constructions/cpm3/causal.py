@@ -24,7 +24,7 @@ from constructions.construction import Construction, blocks
 from constructions.cpm3 import workspace as cpm3
 from constructions.filter_bank.causal import under_mask
 from constructions.filter_bank.layers import PAPER
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import to_layer
 from iha_theory.rounding import require_count, require_one_of
@@ -36,6 +36,12 @@ def clamped_shift(tokens: int, by: int) -> DomainMatrix:
     return exact.matrix((np.maximum(rows - by, 0)[:, None] == rows).astype(np.int64), QQ)
 
 
+@blueprint.construction(
+    "cpm3-causal",
+    "the workspace under the causal mask, with a token of content 0 in front",
+    uses=("workspace", "pair-count"),
+    check="exact",
+)
 def workspace(layer: str, n_max: int, width: int = 2, causality: Causality = "token") -> Construction:
     """[X, L X, ..., L^{N_max-1} X] on the N_max + 1 positions of BOS and the tokens; for
     `constructions.cpm3.workspace.network`.

@@ -38,6 +38,7 @@ from scipy.optimize import brentq
 from constructions.construction import Construction, blocks
 from constructions.cpm3.temperature import least_inverse_temperature_for
 from constructions.filter_bank.paper import routing, selectors
+from iha_theory import blueprint
 from iha_theory.operators.weights import Mixing, PositionWeights, to_layer
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
@@ -45,6 +46,12 @@ LOGIT_ERROR = 14
 """A logit is right to this many unit roundoffs: see `largest_circle`."""
 
 
+@blueprint.construction(
+    "compact-keys",
+    "the workspace from keys of two coordinates on a circle",
+    uses=("mha", "iha", "temperature"),
+    check="numerical",
+)
 def compact_workspace(layer: str, tokens: int) -> Construction:
     """[X, P X, ..., P^{N-1} X] from keys of two coordinates; scale 1.
 

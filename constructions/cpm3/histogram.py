@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.attention.patterns import Pattern
 from iha_theory.rounding import UNIT, require_count
@@ -124,6 +125,12 @@ class HistogramNetwork:
         return self.outputs(x).round().long()
 
 
+@blueprint.construction(
+    "histogram",
+    "one head of uniform attention and a ReLU MLP solve CPM-3 for every N and M",
+    uses=("mha", "cpm3"),
+    check="exact",
+)
 def network(tokens: int, modulus: int, coefficient: int, pattern: Pattern = "linear") -> HistogramNetwork:
     """The whole construction, for sequences of N tokens; with linear attention for shorter ones too.
 

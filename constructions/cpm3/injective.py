@@ -20,7 +20,7 @@ from sympy import QQ
 from torch import nn
 
 from constructions.construction import Construction
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.operators.exact import layer_columns
 from iha_theory.rounding import require_count
 from synthetic.tasks.count_pairs import CountPairs
@@ -42,6 +42,13 @@ class Confusion:
     counts: tuple[int, int]
 
 
+@blueprint.theorem(
+    "injective",
+    "a position-only layer with the own token beside it counts, M >= 3, only if it carries all other tokens",
+    uses=("cpm3", "position-only"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 1",
+)
 def confusion(layer: Construction | nn.Module | Any, modulus: int, coefficient: int) -> Confusion | None:
     """Two sequences of residues whose counts differ and that the layer cannot tell apart; None if it can count.
 
@@ -174,3 +181,12 @@ def _pairs(difference: np.ndarray, modulus: int) -> Iterator[np.ndarray]:
     generator = np.random.default_rng(0)
     for _ in range(TRIES):
         yield generator.integers(low, high + 1)
+
+
+blueprint.unowned(
+    "open",
+    "own-token-mixed",
+    "which (M, G) need all N tokens if the own token is not beside the layer",
+    uses=("injective",),
+    proof="docs/cpm3.md, Not settled here",
+)

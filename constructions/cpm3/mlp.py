@@ -23,10 +23,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.rounding import require_count
 
 
+@blueprint.construction(
+    "pair-count",
+    "the paper's MLP: a hidden unit for each pair of slots, with activation ReLU(1 - (z mod M))",
+    uses=("cpm3",),
+    check="exact",
+)
 class PairCount(nn.Module):
     """Counts the ordered pairs (s, t) of workspace slots with x_0 + G x_s + x_t = 0 mod M.
 
@@ -90,6 +96,12 @@ HIDDEN = 2**17
 """Hidden values of an MLP at a time: what a core's cache holds, which halves the time."""
 
 
+@blueprint.construction(
+    "relu-pair-count",
+    "the same count by ReLUs alone: sums of tents, or folds in p + 1 layers",
+    uses=("pair-count",),
+    check="exact",
+)
 class ReluPairCount(nn.Module):
     """`PairCount` by linear layers and ReLU only, for tokens in 0 .. highest.
 

@@ -33,7 +33,7 @@ from constructions.construction import Construction, blocks
 from constructions.cpm3.histogram import HistogramCount, rounding_bound
 from constructions.cpm3.workspace import shift
 from constructions.filter_bank.paper import routing, selectors
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.operators.weights import PositionWeights, to_layer
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
@@ -50,6 +50,14 @@ def digits_held(modulus: int, bits: int) -> int:
     return b
 
 
+@blueprint.construction(
+    "packing",
+    "ceil((N - 1)/b) heads of MHA and the root of it of IHA write all other tokens into exact numbers"
+    " of p bits, b = floor(p / log2 M) in each",
+    uses=("bank-iha", "histogram"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 3",
+)
 def packed(layer: str, tokens: int, modulus: int, bits: int = BITS) -> Construction:
     """The layer: block k of token n holds y_k.
 

@@ -30,6 +30,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from constructions.construction import Construction
+from iha_theory import blueprint
 from iha_theory.operators.weights import with_positions
 
 
@@ -44,6 +45,12 @@ def holds(integer: int, bits: int) -> bool:
     return n == 0 or (n // (n & -n)).bit_length() <= bits
 
 
+@blueprint.theorem(
+    "precision",
+    "which tokens and counts are exact with a significand of p bits",
+    uses=("workspace", "pair-count"),
+    check="exact",
+)
 def largest_token(heads: int, bits: int) -> int:
     """The largest X such that x and H x are held for all x <= X. heads: H for IHA, 1 for MHA.
 

@@ -29,6 +29,7 @@ from scipy.special import logsumexp
 from torch import Tensor
 
 from constructions.construction import Construction
+from iha_theory import blueprint
 
 Gaps = Sequence[float] | np.ndarray
 
@@ -47,6 +48,13 @@ def error_bound(tokens: int, spread: float | int, inverse_temperature: float | i
     return others * spread * weight / (1 + others * weight)
 
 
+@blueprint.theorem(
+    "temperature",
+    "softmax at inverse temperature b is off by at most (N - 1) D / (e^b + N - 1), and rounds exactly"
+    " from b > log((N - 1)(2 D - 1)) on",
+    uses=("workspace",),
+    check="numerical",
+)
 def least_inverse_temperature(tokens: int, spread: int) -> float:
     """log((N - 1) (2 D - 1)): rounding is exact for all integer sequences of spread D above it, and not below.
 

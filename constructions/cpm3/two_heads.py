@@ -15,6 +15,7 @@ import torch
 from constructions.construction import Construction, blocks
 from constructions.cpm3.mlp import PairCount
 from constructions.cpm3.workspace import CountPairsNetwork
+from iha_theory import blueprint
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.rounding import require_count
 
@@ -37,6 +38,13 @@ def whole_sequence(n: int) -> MultiHeadAttention:
     return layer
 
 
+@blueprint.construction(
+    "two-heads",
+    "two heads of linear attention on [x, I], content in the keys of one, and the paper's MLP solve CPM-3",
+    uses=("mha", "pair-count"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 5",
+)
 def two_heads(tokens: int, modulus: int, coefficient: int) -> CountPairsNetwork:
     """The whole construction, for sequences of N integers.
 
@@ -53,3 +61,12 @@ def two_heads(tokens: int, modulus: int, coefficient: int) -> CountPairsNetwork:
     return CountPairsNetwork(
         Construction("two-heads/mha", "docs/results.md T18", layer, blocks("x_{}", tokens), 1), mlp
     )
+
+
+blueprint.unowned(
+    "proof only",
+    "value-width",
+    "one layer with content anywhere and an MLP: the total value width of MHA that counts grows as N / p",
+    uses=("cpm3", "mha", "iha"),
+    proof="docs/cpm3.md, Theorem 4",
+)

@@ -31,7 +31,7 @@ from constructions.cpm3.mlp import HIDDEN, PairCount, ReluPairCount
 from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank.layers import EXACT, PAPER
 from constructions.filter_bank.paper import Powers
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.operators.weights import PositionWeights, to_layer, with_positions
 from iha_theory.rounding import require_count, require_one_of
 
@@ -45,6 +45,12 @@ LAYERS = tuple(name for name in EXACT if name != "mha-two-layer")
 """The layers that write the workspace."""
 
 
+@blueprint.construction(
+    "workspace",
+    "hard attention writes all N tokens at every position: N heads of MHA, ceil(sqrt N) of IHA (App. B.3)",
+    uses=("bank-mha", "bank-iha", "pattern"),
+    check="exact",
+)
 def workspace(layer: str, tokens: int, width: int = 1) -> Construction:
     """The workspace [X, P X, ..., P^{N-1} X]: the bank of the shift, by hard attention.
 
@@ -185,6 +191,12 @@ class CountPairsNetwork:
         return torch.cat([self.mlp(part) for part in parts])[at]
 
 
+@blueprint.construction(
+    "cpm3-network",
+    "workspace and MLP solve CPM-3, with presence flags for every N <= N_max",
+    uses=("workspace", "pair-count"),
+    check="exact",
+)
 def network(attention: Construction, modulus: int, coefficient: int, *, flags: bool = False) -> CountPairsNetwork:
     """The whole construction: N_max or ceil(sqrt N_max) heads, then the MLP of N_max^2 hidden units.
 

@@ -29,7 +29,7 @@ from constructions.construction import Construction, blocks
 from constructions.filter_bank.layers import LAYERS, Weights, to_module
 from constructions.filter_bank.paper import powers
 from constructions.filter_bank.product_fit import Products, fit, power_products
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.bounds.heads import error_floor, least_rank, spectrum, unit_norm
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
@@ -79,6 +79,12 @@ def decompose(bank: Float[Tensor, "k N N"]) -> Decomposition:
     return Decomposition(maps, s[:, None] * v, s)
 
 
+@blueprint.construction(
+    "truncated-mha",
+    "R heads of MHA from the R leading singular vectors attain the floor",
+    uses=("products", "schmidt-rank"),
+    check="numerical",
+)
 def truncated_mha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> Construction:
     """MHA with R heads at the floor of capacity R, for any bank of k >= R matrices."""
     svd = decompose(bank)
@@ -88,6 +94,13 @@ def truncated_mha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> C
     return _construction("mha", weights, bank, width, floor(svd.values, heads))
 
 
+@blueprint.construction(
+    "wide-iha",
+    "H heads of IHA with queries and keys of width H N make any H^2 maps",
+    uses=("products",),
+    check="numerical",
+    proof="docs/bounds.md, Theorem 3, Wide heads",
+)
 def wide_iha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> Construction:
     """IHA with H heads of d_k = H N at the floor of capacity H^2, for any bank; at most ceil(sqrt H) pseudo-heads."""
     svd, tokens = decompose(bank), bank.shape[1]

@@ -26,6 +26,7 @@ from constructions.construction import Construction
 from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank.layers import PAPER
 from constructions.filter_bank.paper import Powers
+from iha_theory import blueprint
 from iha_theory.attention import InterleavedHeadAttention
 from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.rounding import require_one_of
@@ -34,6 +35,12 @@ Row = Literal["first", "last"]
 """Which pseudo-query IHA reads."""
 
 
+@blueprint.construction(
+    "bank-causal",
+    "under the causal mask the filter bank is right if and only if A is lower-triangular",
+    uses=("bank-mha", "bank-iha"),
+    check="exact",
+)
 def under_mask(construction: Construction, causality: Causality = "token", row: Row = "first") -> Construction:
     """A copy of a construction that runs under the causal mask.
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from constructions.filter_bank.layers import EXACT, LAYERS
 from constructions.filter_bank.paper import Powers
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.bounds.heads import least_heads
 from iha_theory.exact import Domain
@@ -30,6 +31,12 @@ from iha_theory.rounding import require_count, require_one_of
 ONE_LAYER = tuple(layer for layer in EXACT if LAYERS[layer].kind != "two-layer")
 
 
+@blueprint.construction(
+    "bank-deep",
+    "L layers with ceil(k^(1/L)) heads of MHA or ceil(k^(1/(2L))) of IHA each make the filter bank",
+    uses=("bank-mha", "bank-iha"),
+    check="exact",
+)
 def bank(layer: str, power: Powers, terms: int, depth: int, width: int = 1) -> list[AttentionLayer]:
     """L torch layers, in float64, whose composition is [X, A X, ..., A^{K-1} X] with the least K = c^L >= k.
 

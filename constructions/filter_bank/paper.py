@@ -18,7 +18,7 @@ import torch
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.attention.patterns import Pattern
 from iha_theory.operators.weights import Matrix, Mixing, PositionWeights
 from iha_theory.rounding import ceil_sqrt
@@ -56,6 +56,12 @@ def routing(heads: int) -> Mixing:
     return Mixing(alpha_q=own_first, alpha_k=base, alpha_v=base, collapse=own_first)
 
 
+@blueprint.construction(
+    "bank-mha",
+    "k heads of MHA, queries A^h and keys I, make the filter bank (App. B.2)",
+    uses=("mha", "filter-bank"),
+    check="exact",
+)
 def mha_weights(power: Powers, terms: int, width: int, pattern: Pattern = "linear") -> PositionWeights:
     """MHA with k = terms heads; for hard attention A picks one token in each row."""
     return PositionWeights(
@@ -66,6 +72,12 @@ def mha_weights(power: Powers, terms: int, width: int, pattern: Pattern = "linea
     )
 
 
+@blueprint.construction(
+    "bank-iha",
+    "ceil(sqrt k) heads of IHA, base queries A^(mH) and base keys (A^m)^T, make the filter bank (App. B.2)",
+    uses=("iha", "filter-bank"),
+    check="exact",
+)
 def iha_weights(
     power: Powers, terms: int, width: int, pattern: Pattern = "linear", factor: int | None = None
 ) -> PositionWeights:

@@ -19,6 +19,8 @@ from jaxtyping import Float
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
+from iha_theory import blueprint
+
 RIDGE = 1e-11
 """Weight of the coefficients' size in the least squares of `fit`, where products have norm 1: without it the
 coefficients, and the gradient, have no limit where products become dependent."""
@@ -41,6 +43,13 @@ class Products:
     error: float
 
 
+@blueprint.construction(
+    "product-fit",
+    "fitted polynomials of A whose products are near the bank, for heads of width N",
+    uses=("products",),
+    check="numerical",
+    tests="tests/constructions/filter_bank/test_approximate.py",
+)
 def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, tolerance: float, seed: int = 0) -> Products:
     """Products of polynomials of A near the bank; see the module docstring.
 

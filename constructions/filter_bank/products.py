@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from constructions.filter_bank.paper import routing, selectors
+from iha_theory import blueprint
 from iha_theory.operators.weights import PositionWeights
 
 
@@ -28,6 +29,13 @@ def mha_products(
     )
 
 
+@blueprint.construction(
+    "products",
+    "X -> sum Q_a K_b^T X B_ab by one head of MHA a pair, or by max(#a, #b) heads of IHA",
+    uses=("mha", "bank-iha"),
+    check="exact",
+    tests="tests/constructions/targets/test_convolution.py",
+)
 def iha_products(
     queries: Float[Tensor, "a tokens dim"], keys: Float[Tensor, "b tokens dim"], contents: Float[Tensor, "a b d D"]
 ) -> PositionWeights:

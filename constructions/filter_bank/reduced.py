@@ -33,7 +33,7 @@ from torch import Tensor
 from constructions.construction import Construction, blocks
 from constructions.filter_bank.layers import EXACT, LAYERS, to_module
 from constructions.filter_bank.paper import powers
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.bounds.exact_rank import ExactRank, power_rank
 from iha_theory.rounding import gamma, require_count, require_one_of
 
@@ -85,6 +85,12 @@ def reduce(a: DomainMatrix, terms: int, known: ExactRank | None = None) -> Reduc
     return ReducedBank(a, DomainMatrix(rows, (terms, r), QQ).to_dense())
 
 
+@blueprint.construction(
+    "bank-reduced",
+    "with an output projection r and ceil(sqrt r) heads make the filter bank of every A",
+    uses=("exact-rank", "products", "bank-tiled", "bank-two-layer"),
+    check="exact",
+)
 def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -> Construction:
     """[X, A X, ..., A^{k-1} X] by the least number of heads.
 

@@ -62,6 +62,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from constructions.filter_bank.paper import Powers, iha_weights, selectors
+from iha_theory import blueprint
 from iha_theory.attention.patterns import Pattern
 from iha_theory.operators.weights import Mixing, PositionWeights
 from iha_theory.rounding import ceil_sqrt, require_count
@@ -103,6 +104,12 @@ OVERLAPPING = {
 """H tiles with c = 1 on the whole grid and P = ceil(sqrt H), which no H tiles without overlap reach."""
 
 
+@blueprint.theorem(
+    "no-tiling",
+    "without an output projection no tiles with P = ceil(sqrt H) make H^2 blocks for H = 8, 14, 15, 23, 24, ...",
+    uses=("bank-tiled",),
+    check="exact",
+)
 def impossible(heads: int) -> bool:
     """Whether H tiles of side ceil(sqrt H) are proved not to have c = 1 on the whole grid; see the module docstring."""
     side = ceil_sqrt(heads)
@@ -183,6 +190,13 @@ def mixing(tiles: tuple[Tile, ...], heads: int, average: bool = False) -> Mixing
     return Mixing(alpha_q, alpha_k, alpha_v, collapse)
 
 
+@blueprint.construction(
+    "bank-tiled",
+    "IHA with about sqrt H pseudo-heads, one tile a head, makes the filter bank with nearly as many "
+    "attention maps as MHA",
+    uses=("bank-iha",),
+    check="exact",
+)
 def weights(power: Powers, terms: int, width: int, pattern: Pattern = "linear") -> PositionWeights:
     """The bank, over any domain, or with hard attention the workspace: ceil(sqrt k) heads, tiled."""
     heads = ceil_sqrt(terms)

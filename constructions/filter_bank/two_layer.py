@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from constructions.filter_bank.paper import Powers, powers, selectors
+from iha_theory import blueprint
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.operators.weights import Matrix, PositionWeights, to_layer
 from iha_theory.rounding import ceil_sqrt
@@ -53,6 +54,12 @@ def weights(
     return first, second
 
 
+@blueprint.construction(
+    "bank-two-layer",
+    "two layers of MHA with ceil(sqrt k) heads each make the filter bank",
+    uses=("two-layer", "filter-bank"),
+    check="exact",
+)
 def bank_weights(power: Powers, terms: int, width: int) -> tuple[PositionWeights, PositionWeights]:
     """The bank, over any domain: S_h = A^{hH}, T_m = A^m."""
     heads = ceil_sqrt(terms)

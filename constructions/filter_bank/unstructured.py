@@ -26,7 +26,7 @@ from sympy.polys.matrices import DomainMatrix
 
 from constructions.construction import Construction, blocks
 from constructions.filter_bank.layers import LAYERS, to_module
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.rounding import require_count, require_one_of
 
 SIZES = (0, 1, 10, 1000, 10**6)
@@ -86,6 +86,14 @@ def grid(maps: Sequence[DomainMatrix], factor: int = 1) -> Grid:
     raise ValueError(f"no invertible matrix of size {factor * tokens} was found in the span of the {len(maps)} maps")
 
 
+@blueprint.construction(
+    "half-heads",
+    "ceil((k/m + m)/2) heads of IHA with queries and keys of width m N make any k matrices whose span"
+    " has an invertible one",
+    uses=("products",),
+    check="exact",
+    proof="docs/bounds.md, Theorem 5, Enough",
+)
 def bank(layer: str, maps: Sequence[DomainMatrix], width: int = 1, factor: int = 1) -> Construction:
     """[T_0 X, ..., T_{k-1} X] by "iha" with P = H, or "iha-tiled" with P = ceil(sqrt H) at most.
 

@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.bounds import heads as bounds
 from iha_theory.operators.numerical import EPS, position_only, realignment
@@ -107,6 +108,14 @@ def base_products(
     return queries @ keys.transpose(1, 2)
 
 
+@blueprint.theorem(
+    "small-angle",
+    "a layer whose error is near the floor has maps whose span is near that of the target's leading ones",
+    uses=("error-floor",),
+    check="numerical",
+    proof="docs/learned.md, Theorem 1",
+    tests="tests/constructions/learned/test_structure.py",
+)
 def gap(
     layer: nn.Module, positions: Float[Tensor, "N embed_dim"], bank: Float[Tensor, "k N N"], capacity: int, width: int
 ) -> Gap:
@@ -144,6 +153,15 @@ def gap(
     return Gap(_degrees(sine), _degrees(most))
 
 
+@blueprint.theorem(
+    "polynomial-products",
+    "at the threshold H^2 = r the products Q_m K_n^T of an exact IHA are polynomials of A, and factor"
+    " into such if d_k = N",
+    uses=("capacity", "filter-bank"),
+    check="numerical",
+    proof="docs/learned.md, Theorem 2",
+    tests="tests/constructions/learned/test_any_matrix.py",
+)
 def commutator(products: Float[Tensor, "products N N"], a: Float[Tensor, "N N"]) -> float:
     """Root mean square of |A B - B A|_F / |A|_2 over an orthonormal basis of the products' span: 0 to 2.
 
@@ -187,6 +205,15 @@ def fit(products: Float[Tensor, "HH N N"], bank: Float[Tensor, "HH N N"], seed: 
     return min(results)
 
 
+@blueprint.theorem(
+    "family",
+    "the exact IHAs with d_k = N are pairs of spaces of polynomials, a family of dimension H (H - "
+    "1)^2; the paper's is one point of it",
+    uses=("polynomial-products", "bank-iha"),
+    check="numerical",
+    proof="docs/learned.md, Theorem 3",
+    tests="tests/constructions/learned/test_structure.py",
+)
 def degrees(products: Float[Tensor, "HH N N"], bank: Float[Tensor, "HH N N"], seed: int = 0) -> tuple[int, int] | None:
     """The degrees (a, b) for which G_mn = u_m(A) v_n(A), deg u_m <= a, deg v_n <= b, a + b = k - 1; None if not clear.
 
@@ -229,3 +256,12 @@ def _alternate(found: Tensor, wanted: Tensor, r: Tensor) -> float:
 
 def _degrees(sine: float) -> float:
     return float(torch.rad2deg(torch.asin(torch.tensor(min(1.0, sine), dtype=torch.float64))))
+
+
+blueprint.unowned(
+    "open",
+    "family-not-empty",
+    "that the family is not empty for every pair of degrees, H > 4",
+    uses=("family",),
+    proof="docs/learned.md, Theorem 3",
+)

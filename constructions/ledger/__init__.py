@@ -4,6 +4,7 @@
 - `cases`: what several statements are checked on.
 - `attention`, `bank`, `cpm3`, `costs`, `content`: the statements, by subject; the paper's, and what this project adds
   (docs/results.md). A module there holds `STATEMENTS`; making it computes nothing.
+- `graph`: the graph of the theory, from what stands beside the code (`iha_theory.blueprint`).
 - `page`: a statement as text; the table of docs/ledger.md and the README's digest.
 """
 

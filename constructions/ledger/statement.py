@@ -22,6 +22,7 @@ from itertools import product
 from typing import Any, Literal
 
 from constructions.checks.result import strict
+from iha_theory.blueprint import Place
 
 Verdict = Literal["holds", "holds-under-assumptions", "construction-only", "does-not-hold-as-printed"]
 Case = dict[str, Any]
@@ -87,7 +88,7 @@ class Statement:
     id: "E1", "T4", ...; "P..." for the paper's statements without an entry in the list of errors. source: where it is
     made. claim: as printed. assumption: under which it holds, if it does not without. least: for a statement that says
     that a number is needed, the lower bound: None if nobody has one. repaired: the mended claim. note: why, and where
-    the proof is.
+    the proof is. place: in the graph of the theory; a test fails without.
     """
 
     id: str
@@ -98,6 +99,7 @@ class Statement:
     least: Claim | None = None
     repaired: Claim | None = None
     note: str = ""
+    place: Place | None = None
 
     @property
     def ours(self) -> bool:

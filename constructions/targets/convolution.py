@@ -30,6 +30,7 @@ from torch import Tensor
 
 from constructions.construction import Construction, blocks
 from constructions.filter_bank.layers import LAYERS, PAPER, to_module
+from iha_theory import blueprint
 from iha_theory.rounding import require_one_of
 
 Padding = Literal["circular", "zero"]
@@ -44,6 +45,12 @@ def shifts(size: int, kernel_size: int, padding: Padding) -> Float[Tensor, "kern
     return torch.stack([torch.ones(size, size, dtype=torch.float64).triu(t).tril(t) for t in offsets])
 
 
+@blueprint.construction(
+    "convolution",
+    "any K x K convolution by K^2 heads of MHA or K of IHA: shifts are products of row and column shifts",
+    uses=("products",),
+    check="exact",
+)
 def convolution(
     layer: str, kernel: Float[Tensor, "D d K1 K2"], grid: tuple[int, int], padding: Padding = "circular"
 ) -> Construction:

@@ -18,9 +18,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 
 
+@blueprint.construction(
+    "inclusion",
+    "an IHA that equals a given MHA: copied heads, a collapse that reads one row of the own head",
+    uses=("mha", "iha"),
+    check="numerical",
+)
 def inclusion(layer: MultiHeadAttention, num_pseudo_heads: int, pick: int = 0) -> InterleavedHeadAttention:
     """The IHA of App. B.1 that equals an MHA.
 
@@ -38,6 +45,12 @@ def inclusion(layer: MultiHeadAttention, num_pseudo_heads: int, pick: int = 0) -
     return iha
 
 
+@blueprint.construction(
+    "strict-witness",
+    "one head of IHA that is tanh(<q, k>) v on repeated tokens, on which MHA is linear",
+    uses=("mha", "iha"),
+    check="numerical",
+)
 def witness(
     query: Float[Tensor, "width width"],
     key: Float[Tensor, "width width"],
@@ -74,3 +87,13 @@ def witness(
 def repeated(x: Float[Tensor, "batch width"], tokens: int) -> Float[Tensor, "batch tokens width"]:
     """The input X = 1 x^T, for each x of the batch."""
     return x.unsqueeze(1).expand(-1, tokens, -1)
+
+
+blueprint.unowned(
+    "proof only",
+    "row-sums",
+    "softmax MHA with any number of heads makes only banks of constant row sums; one head of IHA with"
+    " P = 2 makes others",
+    uses=("mha", "iha"),
+    proof="docs/exact_heads_more.md, M4",
+)

@@ -43,6 +43,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor
 
 from constructions.construction import Counted
+from iha_theory import blueprint
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
@@ -111,6 +112,13 @@ def inputs(bits: Integer[Tensor, "batch n"]) -> Float[Tensor, "batch tokens 2"]:
     return x
 
 
+@blueprint.construction(
+    "parity-rows",
+    "parity of n bits by n softmax rows: n heads of MHA, ceil(n/P) of IHA",
+    uses=("parity-task", "softmax-rows", "mha", "iha"),
+    check="exact",
+    proof="docs/parity.md, Theorem 2",
+)
 def parity(layer: str, bits: int, pseudo_heads: int | None = None, *, rows: int | None = None) -> ParityLayer:
     """Parity of n bits by "mha" with n heads, or by "iha" with H = P = ceil(sqrt n), or H = ceil(n / P) for a given P.
 

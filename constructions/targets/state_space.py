@@ -54,7 +54,7 @@ from torch import Tensor
 from constructions.construction import Construction, blocks
 from constructions.filter_bank import unstructured
 from constructions.filter_bank.layers import LAYERS, PAPER, to_module
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.exact import Domain
 from iha_theory.rounding import ceil_sqrt, gamma, require_count, require_one_of
 from synthetic.systems import StateSpace
@@ -135,6 +135,13 @@ def fir(layer: str, taps: Sequence[Any] | np.ndarray, tokens: int, domain: Domai
     return rational_filter(layer, RationalFilter(numerators), tokens)
 
 
+@blueprint.construction(
+    "state-space",
+    "a linear state-space model of order n by n heads of MHA or ceil(sqrt n) of IHA: a filter bank "
+    "with a common factor",
+    uses=("products", "half-heads", "state-space-model"),
+    check="exact",
+)
 def rational_filter(layer: str, given: RationalFilter, tokens: int, *, rounded: bool = False) -> Construction:
     """A causal rational filter by "mha" with r heads, or "iha" with min(ceil((r + 1) / 2), ceil(sqrt k)).
 

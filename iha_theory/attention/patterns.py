@@ -26,6 +26,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from iha_theory import blueprint
+
 Pattern = Literal["softmax", "linear", "hard"]
 PATTERNS = get_args(Pattern)
 
@@ -35,6 +37,13 @@ def default_scale(pattern: Pattern, head_dim: int) -> float:
     return 1.0 if pattern == "linear" else 1 / math.sqrt(head_dim)
 
 
+@blueprint.definition(
+    "pattern",
+    "a pattern makes attention maps of scores: softmax of a row, hard (equal weight on the largest), "
+    "or the scores themselves (linear)",
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 def attend(
     q: Float[Tensor, "b_qk heads queries head_dim"],
     k: Float[Tensor, "b_qk heads keys head_dim"],

@@ -6,9 +6,17 @@ from typing import Any
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.projections.multihead import MultiHeadAttention
 
 
+@blueprint.definition(
+    "two-layer",
+    "two layers of MHA: the second one's queries and keys see the inputs, its values the first one's outputs",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class TwoLayerAttention(nn.Module):
     """Two MHA layers, of which the second attends, with the same queries' and keys' inputs, to the first's outputs:
 

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.bounds.heads import spectrum
 from iha_theory.rounding import require_count
 
@@ -38,6 +39,13 @@ def identity_free_spectrum(bank: Any) -> Float[Tensor, " k"]:
     return spectrum(matrices - traces[:, None, None] * torch.eye(matrices.shape[1], dtype=torch.float64))
 
 
+@blueprint.theorem(
+    "content-floor",
+    "with content in the queries the floor is that of the singular values with the identity projected out",
+    uses=("content-layer", "schmidt-rank"),
+    check="numerical",
+    proof="docs/content.md, Theorem 1",
+)
 def content_floor(bank: Any, rank: int) -> float:
     """sum_{i>R} s'_i^2 / sum_i s_i^2: no layer of capacity R with content in its queries has a smaller error.
 
@@ -121,6 +129,14 @@ def largest_kernel(spectrum: Sequence[Eigenvalues], degree: int) -> int:
     return sum(sorted(entries, reverse=True)[:degree])
 
 
+@blueprint.theorem(
+    "content-anywhere",
+    "linear attention, content anywhere: r - 2 heads are not near the bank, if every polynomial of A "
+    "of degree 1 to r - 1 has rank r or more",
+    uses=("content-degrees",),
+    check="exact",
+    proof="docs/content.md, Theorem 4",
+)
 def needs_rank_heads(a: Any, terms: int) -> bool:
     """Whether Theorem 4 of docs/content.md holds: exact MHA needs r heads, content anywhere, and r - 2 are not near.
 
@@ -142,6 +158,13 @@ def needs_rank_heads(a: Any, terms: int) -> bool:
     return r <= 2 or len(_rows(a)) - largest_kernel(eigenvalues(a), r - 1) >= r
 
 
+@blueprint.theorem(
+    "content-limit",
+    "r - 1 heads with content in the queries come near the bank if and only if d <= N(r - 2) + m(A)",
+    uses=("content-degrees", "content-floor"),
+    check="numerical",
+    proof="docs/content.md, Theorem 3",
+)
 def limit_heads(a: Any, terms: int, width: int) -> int:
     """The least number of MHA heads that come arbitrarily near the bank, with content in queries and values.
 
@@ -178,3 +201,12 @@ def _square(bank: Any) -> Tensor:
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
         raise ValueError(f"a bank of shape {tuple(matrices.shape)}: expected (k, N, N)")
     return matrices
+
+
+blueprint.unowned(
+    "open",
+    "near-softmax",
+    "how many softmax heads come near a bank on bounded inputs, where values read positions",
+    uses=("softmax-family", "values-without-positions"),
+    proof="docs/content.md, Open",
+)

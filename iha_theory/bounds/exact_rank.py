@@ -24,7 +24,7 @@ import numpy as np
 from sympy import QQ, prevprime
 from sympy.polys.matrices import DomainMatrix
 
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.bounds.certificates import Certificate
 from iha_theory.rounding import require_count
 
@@ -55,6 +55,14 @@ class ExactRank:
     relations: dict[int, tuple[Fraction, ...]]
 
 
+@blueprint.theorem(
+    "exact-rank",
+    "the filter bank has rank r = min(k, degree of the minimal polynomial): from below by a minor "
+    "that is not 0 modulo a prime, from above by a relation over the rationals",
+    uses=("filter-bank", "schmidt-rank"),
+    check="exact",
+    proof="docs/bounds.md, Certificates; docs/bounds.md, Theorem 2, Powers",
+)
 def power_rank(a: Any, terms: int) -> ExactRank:
     """dim span{I, A, ..., A^{k-1}} = min(k, degree of the minimal polynomial of A).
 
@@ -130,6 +138,13 @@ class _Independent:
         return Certificate(len(rows), rows, self.columns, self.prime, minor)
 
 
+@blueprint.theorem(
+    "output-width",
+    "a layer that ends in an output projection, whatever it is, has H d_v >= d max_i dim span_t{e_i^T"
+    " T_t} for the bank of the T_t",
+    check="numerical",
+    proof="docs/bounds.md, Theorem 2, Heads are saved, output width is not",
+)
 def output_width(maps: Sequence[Any], width: int = 1) -> int:
     """d max_i dim span_t{e_i^T T_t}: the least total width H d_v of the heads' outputs for X -> [T_t X]_t.
 

@@ -25,11 +25,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.capacity import Kind, capacity_bound
 from iha_theory.operators.numerical import EPS, singular_values
 from iha_theory.rounding import require_count
 
 
+@blueprint.theorem(
+    "head-bound",
+    "a position-only layer that is a bank of rank r has at least r heads (MHA) or ceil(sqrt r) (IHA, "
+    "two layers), and at least r attention maps",
+    uses=("capacity",),
+    check="exact",
+    proof="docs/bounds.md, Theorem 2",
+)
 def least_heads(
     kind: Kind, rank: int, pseudo_heads: int | None = None, collapse: str = "global", depth: int = 1
 ) -> int:
@@ -113,6 +122,14 @@ def unit_norm(bank: Any) -> Float[Tensor, "k rows columns"]:
     return scaled / torch.where(norms == 0, 1.0, norms)
 
 
+@blueprint.theorem(
+    "error-floor",
+    "the least relative squared error of a layer of capacity R is sum_{i>R} s_i^2 / sum s_i^2, s_i "
+    "the singular values of the target's realignment",
+    uses=("capacity", "schmidt-rank"),
+    check="numerical",
+    proof="docs/bounds.md, Theorem 3",
+)
 def error_floor(values: Float[Tensor, " k"] | Sequence[float], rank: int) -> float:
     """sum_{i>R} s_i^2 / sum_i s_i^2: the least relative squared error of a layer of capacity R (Eckart and Young).
 
@@ -144,6 +161,13 @@ def error_floor(values: Float[Tensor, " k"] | Sequence[float], rank: int) -> flo
     return _tails(values)[min(_not_negative(rank), len(values))] ** 2
 
 
+@blueprint.theorem(
+    "tolerance",
+    "a relative error eps takes a capacity R(eps): so many heads of MHA, and at least its root, rounded up, of IHA",
+    uses=("error-floor", "capacity"),
+    check="numerical",
+    proof="docs/bounds.md, Theorem 4",
+)
 def least_rank(values: Float[Tensor, " k"] | Sequence[float], tolerance: float) -> int:
     """The least capacity R with a relative error sqrt(error_floor(R)) <= tolerance (T4).
 
@@ -172,6 +196,14 @@ def _tails(values: Float[Tensor, " k"] | Sequence[float]) -> list[float]:
     return np.sqrt(sums / sums[0]).tolist()
 
 
+@blueprint.theorem(
+    "structure",
+    "banks of k matrices without structure take about k/2 heads of IHA with d_k = N: those that fewer"
+    " make have measure 0",
+    uses=("iha", "capacity"),
+    check="numerical",
+    proof="docs/bounds.md, Theorem 5",
+)
 def unstructured_heads(terms: int, tokens: int, head_dim: int | None = None, pseudo_heads: int | None = None) -> int:
     """The IHA heads that almost every bank of k matrices needs, by counting dimensions: about (k + 1) / 2, not sqrt k.
 

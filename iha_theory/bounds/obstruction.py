@@ -18,6 +18,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from iha_theory import blueprint
 from iha_theory.attention import (
     InterleavedHeadAttention,
     TalkingHeadsAttention,
@@ -111,6 +112,13 @@ class Runs:
         return bool((self.sums <= self.bound).all()) and bool((self.wrong > 0).all())
 
 
+@blueprint.theorem(
+    "total-degree",
+    "a layer of total degree R computes the parity of no more than R bits, and does not come near it",
+    uses=("softmax-rows", "parity-task", "mha", "gqa", "talking-heads", "differential", "iha", "simplicial"),
+    check="numerical",
+    proof="docs/parity.md, Theorem 1",
+)
 def run(layer: Layer, bits: int, *, weights: int = 1000, seed: int = 0) -> Runs:
     """A layer with random weights on every input of n bits, each with random tokens, and the query token behind them.
 
@@ -166,6 +174,15 @@ def sizes(layer: Layer, tokens: Float[Tensor, "kinds width"], count: int) -> Siz
     return Sizes(*found, _chain(layer), _keys(layer, count))
 
 
+@blueprint.definition(
+    "softmax-rows",
+    "the softmax rows at a query token: ratios of sums over keys, each term seeing at most b bits; "
+    "their degrees add up to the layer's total degree",
+    uses=("pattern",),
+    check="numerical",
+    proof="docs/parity.md, Setting",
+    tests="tests/iha_theory/bounds/test_obstruction.py",
+)
 def logits(layer: Layer, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch rows keys"]:
     """The logits of the softmax rows at the last token; no rows for the linear pattern."""
     if isinstance(layer, TwoLayerAttention) or layer.pattern == "linear":

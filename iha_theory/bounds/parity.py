@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention import kinds
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import Pattern
@@ -67,6 +68,14 @@ class ParityCapacity:
         return as_proved and (self.sum is None or self.rounding is None or self.sum <= self.rounding)
 
 
+@blueprint.theorem(
+    "parity-doubled",
+    "differential and 2-simplicial attention compute the parity of 2 H bits",
+    uses=("parity-rows", "differential", "simplicial"),
+    check="numerical",
+    proof="docs/parity.md, Theorem 3",
+    tests="tests/iha_theory/bounds/test_parity_bounds.py",
+)
 def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern: str = "softmax") -> int | None:
     """An upper bound on the bits whose parity the layer computes: the total degree R of its rows (docs/parity.md).
 
@@ -99,6 +108,13 @@ def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern
     return 2 * rows if kind in ("differential", "simplicial") else rows
 
 
+@blueprint.theorem(
+    "parity-errors",
+    "with R < n rows parity of n bits goes wrong on E(n, R) of the 2^n inputs, and on no fewer",
+    uses=("total-degree", "parity-rows"),
+    check="exact",
+    proof="docs/parity.md, Theorem 4",
+)
 def least_errors(bits: int, rows: int) -> int:
     """E(n, R): on so many of the 2^n inputs at least, a layer of total degree R has a wrong sign (Theorem 4).
 
@@ -119,6 +135,14 @@ def least_errors(bits: int, rows: int) -> int:
     return 2 * sum(comb(bits - 1, i) for i in range(missing // 2))
 
 
+@blueprint.theorem(
+    "endpoint-errors",
+    "endpoint selection with k pointers takes R >= k rows, with a number of wrong inputs that follows from parity's",
+    uses=("parity-errors", "endpoint-task"),
+    check="exact",
+    proof="docs/parity.md, Theorem 4, Corollary (endpoint selection, induction)",
+    tests="tests/synthetic/tasks/test_boolean.py",
+)
 def least_endpoint_errors(pointers: int, rows: int) -> int:
     """The same for endpoint selection with k pointers, 2^(2k-1) inputs (docs/parity.md, Section 8; not known as tight).
 
@@ -219,3 +243,26 @@ def _noise(outputs: Callable[[float], Tensor]) -> Tensor:
     (More, Wild, Estimating computational noise, SIAM J. Sci. Comput. 33, 2011)."""
     terms = [(-1) ** j * comb(ORDER, j) * outputs(j * STEP) for j in range(ORDER + 1)]
     return torch.stack(terms).sum(0).abs().amax(0) / comb(2 * ORDER, ORDER) ** 0.5
+
+
+blueprint.unowned(
+    "proof only",
+    "query-bit",
+    "with a bit on the query token the bounds on parity are one more; reached with a residual connection",
+    uses=("total-degree", "parity-rows"),
+    proof="docs/parity.md, A bit on the query token",
+)
+blueprint.unowned(
+    "proof only",
+    "parity-depth",
+    "two softmax layers of one head each compute the parity of any number of bits; two linear layers of at most 4",
+    uses=("parity-rows", "two-layer"),
+    proof="docs/parity.md, Depth, MLP",
+)
+blueprint.unowned(
+    "open",
+    "hard-parity",
+    "whether hard attention reaches H bits (IHA: more than 3 for H > 1) without tokens that carry no bit",
+    uses=("total-degree",),
+    proof="docs/parity.md, Theorem 3",
+)

@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.rounding import require_count
 
 SCALES = (1.0, 1e2, 1e4, 1e6)
@@ -50,6 +51,14 @@ class Witness:
     slope: float
 
 
+@blueprint.theorem(
+    "bounded-rows",
+    "rows of bounded norm (softmax, hard), any logits and mask, content anywhere: a bank of rank r "
+    "takes r heads of MHA, and min(H^2, H P^2) >= r of IHA",
+    uses=("mha", "gqa", "talking-heads", "differential", "iha"),
+    check="numerical",
+    proof="docs/exact_heads.md, Theorem 1",
+)
 @torch.no_grad()
 def witness(
     layer: Callable[[Tensor], Tensor], bank: Any, width: int = 1, *, directions: int = 4, seed: int = 0
@@ -141,3 +150,26 @@ def _target(bank: Tensor, x: Float[Tensor, "batch N d"]) -> Float[Tensor, "batch
 def _unit(width: int, generator: torch.Generator) -> Float[Tensor, " d"]:
     a = torch.randn(width, dtype=torch.float64, generator=generator)
     return a / a.norm()
+
+
+blueprint.unowned(
+    "proof only",
+    "large-inputs",
+    "content anywhere, bounded rows: the error on inputs of size R tends to at least the position-only floor",
+    uses=("bounded-rows", "error-floor"),
+    proof="docs/exact_heads.md, Theorem 1, Near on large inputs (Eckart-Young with content anywhere).",
+)
+blueprint.unowned(
+    "proof only",
+    "strong-form",
+    "near on large inputs, polynomial logits: L itself has operator Schmidt rank at most H, or min(H^2, H P^2)",
+    uses=("bounded-rows", "schmidt-rank"),
+    proof="docs/exact_heads_more.md, M1",
+)
+blueprint.unowned(
+    "proof only",
+    "values-without-positions",
+    "if values do not read positions the position-only floor holds at every scale, whatever the pattern",
+    uses=("large-inputs",),
+    proof="docs/exact_heads_more.md, M2",
+)

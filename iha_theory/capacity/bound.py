@@ -2,6 +2,7 @@
 
 from typing import Literal, get_args
 
+from iha_theory import blueprint
 from iha_theory.rounding import require_count
 
 Kind = Literal[
@@ -13,6 +14,24 @@ A_MAP_A_COORDINATE = ("simplicial", "gated")
 """Kinds whose value coordinates have maps of their own, so that d_v bounds their rank."""
 
 
+@blueprint.theorem(
+    "capacity",
+    "no position-only layer has a larger operator Schmidt rank than H (MHA and its relatives), "
+    "min(H^2, H P^2) (IHA), H^2 (two layers), H d_v (2-simplicial)",
+    uses=(
+        "position-only",
+        "schmidt-rank",
+        "mha",
+        "gqa",
+        "talking-heads",
+        "differential",
+        "iha",
+        "two-layer",
+        "simplicial",
+    ),
+    check="numerical",
+    proof="docs/bounds.md, Theorem 1",
+)
 def capacity_bound(
     kind: Kind,
     heads: int,

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import sympy
 
+from iha_theory import blueprint
 from iha_theory.rounding import ceil_sqrt
 
 Number = Any
@@ -208,6 +209,13 @@ def pair_count_flops(tokens: Number, workspace_width: Number) -> Number:
     return 2 * tokens * pair_count_parameters(tokens, workspace_width)
 
 
+@blueprint.definition(
+    "cost",
+    "parameters, FLOPs and attention maps of the layers, as closed forms",
+    uses=("mha", "iha", "two-layer"),
+    check="exact",
+    tests="tests/iha_theory/test_costs.py",
+)
 def cost(quantity: str, layer: str, tokens: Number, width: Number, terms: Number, mlp: bool = False) -> Number:
     """Parameters, FLOPs of a sequence or attention maps of a construction.
 

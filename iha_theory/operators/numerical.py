@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.attention.base import AttentionLayer
 
@@ -114,6 +115,13 @@ def position_only(
     return operator
 
 
+@blueprint.definition(
+    "schmidt-rank",
+    "the operator Schmidt rank of X -> sum_r S_r X B_r, the least number of terms, is the rank of its realignment",
+    check="numerical",
+    proof="docs/bounds.md, Setting",
+    tests="tests/iha_theory/operators/test_operators.py",
+)
 def realignment(operator: Operator) -> Float[Tensor, "entries coefficients"]:
     """Rl of shape (N_q N_k, d D): Rl[(i,j),(a,b)] = d L(X)[i,b] / d X[j,a], from the N_k d basis contents."""
     keys, width = operator.keys, operator.width

@@ -19,7 +19,7 @@ from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 from torch import Tensor, nn
 
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import Pattern
@@ -42,6 +42,15 @@ class Mixing:
     collapse: np.ndarray
 
 
+@blueprint.definition(
+    "position-only",
+    "position-only attention: queries and keys depend on positions only, values on the content by one"
+    " linear map, so that a layer is X -> sum_r S_r X B_r",
+    uses=("pattern",),
+    check="exact",
+    proof="docs/bounds.md, Setting",
+    tests="tests/iha_theory/operators/test_weights.py",
+)
 @dataclass(frozen=True)
 class PositionWeights:
     """Weights of a position-only layer on [X, I_N], exact or float.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Shaped
 
+from iha_theory import blueprint
 from iha_theory.options import option
 from synthetic.tasks.count_pairs import all_sequences
 from synthetic.tasks.task import Grid, Problem, Setting, Size, Sweep, Task
@@ -51,6 +52,13 @@ class BooleanTask(Task):
         return Signs(x, self.answers(x), self.width, self.readout_lr, floor, alone=rows is not None)
 
 
+@blueprint.definition(
+    "parity-task",
+    "parity of n bits, read linearly at a query token",
+    check="exact",
+    proof="docs/parity.md, Setting",
+    tests="tests/synthetic/tasks/test_boolean.py",
+)
 @dataclass(frozen=True)
 class Parity(BooleanTask):
     """The sum of k bits modulo 2. Floor: E(k, R) of the 2^k inputs (docs/parity.md, Theorem 4)."""
@@ -92,6 +100,13 @@ class Parity(BooleanTask):
         return least_errors(self.bits, rows)
 
 
+@blueprint.definition(
+    "endpoint-task",
+    "endpoint selection: where k pointers {0,1} -> {0,1} lead, read linearly at a query token",
+    check="exact",
+    proof="docs/parity.md, Theorem 4",
+    tests="tests/synthetic/tasks/test_boolean.py",
+)
 @dataclass(frozen=True)
 class EndpointSelection(BooleanTask):
     """Where a path of k pointers ends. k + 1 layers of two vertices, 0 and 1; the path starts at vertex 0 of the first.

@@ -16,6 +16,8 @@ import numpy as np
 from flint import fmpz
 from jaxtyping import Int64, Shaped
 
+from iha_theory import blueprint
+
 FEW = 64
 """Up to so many tokens, and residues below 2^14, a batch is counted together."""
 
@@ -23,6 +25,13 @@ LARGEST_CONVOLUTION = 2**23
 """Largest modulus for which f is computed as a whole, in about 150 bytes a residue."""
 
 
+@blueprint.definition(
+    "cpm3",
+    "CPM-3: for each token i the number of pairs (j1, j2) with x_i + G x_j1 + x_j2 = 0 mod M",
+    check="exact",
+    proof="docs/cpm3.md, Setting",
+    tests="tests/synthetic/tasks/test_count_pairs.py",
+)
 @dataclass(frozen=True)
 class CountPairs:
     """The task CPM-3 for a modulus M and a coefficient G.

@@ -12,6 +12,7 @@ import numpy as np
 from flint import fmpz_mat
 from jaxtyping import Float64, Shaped
 
+from iha_theory import blueprint
 from iha_theory.rounding import require_count
 from synthetic.graphs import Graph
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:  # sympy takes a second to import, and training needs none of 
     import sympy.polys.matrices
 
 
+@blueprint.definition(
+    "filter-bank",
+    "the filter bank [X, A X, ..., A^(k-1) X] of a matrix A",
+    check="exact",
+    proof="docs/bounds.md, Setting",
+    tests="tests/synthetic/tasks/test_filter_bank.py",
+)
 @dataclass(frozen=True)
 class PolynomialBank:
     """The task of computing the first k blocks of the filter bank of a graph.

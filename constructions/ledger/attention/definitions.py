@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from constructions.ledger.attention.inclusion import ROUNDING, relative_gap
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement, size
 from iha_theory.attention import InterleavedHeadAttention
 
 
@@ -82,6 +82,7 @@ STATEMENTS = (
     Statement(
         id="P-two-definitions",
         source="Sec. 4 (Algorithm 1, Definition 3)",
+        place=Place("numerical", ("iha",)),
         claim=Claim(
             text="Algorithm 1 (token-major) and Definition 3 (pseudo-major) are one function",
             test=same_function,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from constructions.checks.inclusion import integer_mha, operators_error, outputs_error, real_mha
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement, size
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 
 ROUNDING = 1e-10
@@ -147,6 +147,7 @@ STATEMENTS = (
     Statement(
         id="P-inclusion",
         source="Sec. 4.1, App. B.1",
+        place=Place("numerical", ("mha", "iha"), "constructions.targets.inclusion"),
         claim=Claim(
             text="with alphaQ = alphaK = alphaV = 1[m = i] for every j, and R picking j = 1, IHA equals the MHA",
             test=inclusion_equals,
@@ -169,6 +170,7 @@ STATEMENTS = (
     Statement(
         id="E4",
         source="Sec. 4 (Algorithm 1), App. B.1",
+        place=Place("numerical", ("inclusion",), "constructions.targets.inclusion"),
         claim=Claim(
             text="in the causal token-major algorithm, alphas that copy each head P times and R picking j = 1 give "
             "the MHA",

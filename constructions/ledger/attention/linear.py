@@ -17,7 +17,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from constructions.filter_bank.paper import routing
 from constructions.ledger.attention.inclusion import ROUNDING, normal, randomise
-from constructions.ledger.statement import Claim, Finding, Statement, size
+from constructions.ledger.statement import Claim, Finding, Place, Statement, size
+from iha_theory import blueprint
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.operators.weights import with_positions
 
@@ -56,6 +57,13 @@ WEIGHTS = torch.tensor([1, 1, -1, -1, -2, 2], dtype=torch.float64) / 4
 """Of a polynomial f of degree 3, sum_i WEIGHTS[i] f(SIGNS[i] * (y, x)) is the part linear in y and quadratic in x."""
 
 
+@blueprint.theorem(
+    "robust-strictness",
+    "linear attention: some IHA with H heads is at least 1/(2H) off every MHA with fewer than H^2 heads",
+    uses=("content-layer", "iha"),
+    check="numerical",
+    proof="docs/exact_heads.md, Theorem 3",
+)
 def stays_away(
     heads: int, pseudo: int, rival: str, *, more: int = 0, factor: int = 1, orthogonal: bool = True
 ) -> Finding:
@@ -127,6 +135,7 @@ STATEMENTS = (
     Statement(
         id="T17c",
         source="docs/exact_heads.md, Theorem 3",
+        place=Place("numerical", ("robust-strictness",)),
         claim=Claim(
             text="linear attention, P >= H >= 2, width H^2: some IHA with H heads is at least 1/(2H) off every MHA "
             "with fewer than H^2 heads, at one of six inputs of norm at most 1 a token",

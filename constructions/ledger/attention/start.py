@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from constructions.ledger.attention.inclusion import ROUNDING, relative_gap
-from constructions.ledger.statement import Claim, Finding, Statement, size
+from constructions.ledger.statement import Claim, Finding, Place, Statement, size
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 
 STEPS = 4
@@ -72,6 +72,7 @@ STATEMENTS = (
     Statement(
         id="T11",
         source="docs/results.md T11",
+        place=Place("numerical", ("exact-start",)),
         claim=Claim(
             text="replicated keys, values perturbed by e with sum_j e_j = 0, and a collapse that reads the last row "
             "of the own head (1/P of it if linear) are exactly MHA, and training moves the pseudo-heads apart",

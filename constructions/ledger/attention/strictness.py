@@ -21,7 +21,7 @@ from torch import Tensor
 from constructions.checks.inclusion import TOKENS, WITNESS_WIDTH, witness_error, witness_weights
 from constructions.ledger.attention.inclusion import ROUNDING, normal, randomise, relative_gap
 from constructions.ledger.attention.linear import stays_away
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement, size
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement, size
 from constructions.targets.inclusion import repeated, witness
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.operators.weights import with_positions
@@ -153,6 +153,7 @@ STATEMENTS = (
     Statement(
         id="P-repeated-linear",
         source="Sec. 4.1, App. B.1",
+        place=Place("numerical", ("mha",), "constructions.targets.inclusion"),
         claim=Claim(
             text="on repeated tokens X = 1 x^T every MHA is linear in x",
             test=linear_on_repeated,
@@ -180,6 +181,7 @@ STATEMENTS = (
     Statement(
         id="E8",
         source="App. B.1",
+        place=Place("numerical", ("strict-witness",), "constructions.targets.inclusion"),
         claim=Claim(
             text="the IHA of App. B.1 with alphaK2 = -1 and alphaV2 = +1 is not linear on repeated tokens",
             test=printed_witness_is_nonlinear,
@@ -200,6 +202,7 @@ STATEMENTS = (
     Statement(
         id="P-strict",
         source="Sec. 4.1",
+        place=Place("numerical", ("strict-witness", "robust-strictness")),
         claim=Claim(
             text="for P >= 2 some IHA is no MHA with as many heads",
             test=strictly_inside,

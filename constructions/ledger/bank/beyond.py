@@ -25,7 +25,7 @@ from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.two_layer import to_two_layers, weights
 from constructions.ledger.bank.bounds import measured
 from constructions.ledger.cases import FIELD, matrix, random_matrix
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from constructions.targets.convolution import Padding, convolution
 from constructions.targets.state_space import rational_filter, transfer
 from iha_theory import exact
@@ -205,6 +205,7 @@ STATEMENTS = (
     Statement(
         id="T6",
         source="docs/results.md T6",
+        place=Place("numerical", ("bank-tiled", "bank-reduced", "capacity"), "constructions.filter_bank.tiled"),
         claim=Claim(
             text="IHA with H = ceil(sqrt k) heads makes the bank with the least P for which ceil(H/P)^2 <= H: 1, 1.5, "
             "2, 1.6 times k attention maps for k = 16, 36, 64, 100, where P = H forms 4, 6, 8, 10 times k",
@@ -228,6 +229,7 @@ STATEMENTS = (
     Statement(
         id="T7",
         source="docs/results.md T7",
+        place=Place("numerical", ("bank-two-layer", "capacity"), "constructions.filter_bank.two_layer"),
         claim=Claim(
             text="two layers of MHA with ceil(sqrt k) heads each make the bank, with twice IHA's query and key weights",
             test=two_layers_make_bank,
@@ -247,6 +249,7 @@ STATEMENTS = (
     Statement(
         id="T12",
         source="docs/results.md T12",
+        place=Place("exact", ("convolution", "head-bound"), "constructions.targets.convolution"),
         claim=Claim(
             text="any K x K convolution is a layer of MHA with K^2 heads and of IHA with K",
             test=layer_is_convolution,
@@ -267,6 +270,7 @@ STATEMENTS = (
     Statement(
         id="T13",
         source="docs/results.md T13",
+        place=Place("exact", ("state-space", "head-bound"), "constructions.targets.state_space"),
         claim=Claim(
             text="a linear state-space model of order n (n + 1 for n with feedthrough) is a layer of MHA with n heads "
             "and of IHA with ceil(sqrt n)",

@@ -16,7 +16,7 @@ from constructions.filter_bank.layers import EXACT
 from constructions.filter_bank.products import mha_products
 from constructions.ledger.bank.rank import degree_decides
 from constructions.ledger.cases import RANDOM
-from constructions.ledger.statement import Claim, Finding, Statement, size
+from constructions.ledger.statement import Claim, Finding, Place, Statement, size
 from iha_theory.bounds.heads import error_floor, spectrum
 from iha_theory.capacity import VALUE_DIM, Capacity, table
 from iha_theory.operators.weights import to_layer
@@ -165,6 +165,7 @@ STATEMENTS = (
     Statement(
         id="T1",
         source="docs/bounds.md, Theorem 1",
+        place=Place("numerical", ("capacity",)),
         claim=Claim(
             text="with positions only in queries and keys the largest operator Schmidt rank is H for MHA and its "
             "relatives, min(H^2, H P^2) for IHA, H^2 for two layers of MHA, H d_v for 2-simplicial attention",
@@ -180,6 +181,7 @@ STATEMENTS = (
     Statement(
         id="T2",
         source="docs/bounds.md, Theorem 2",
+        place=Place("exact", ("head-bound", "exact-rank", "bank-reduced")),
         claim=Claim(
             text="the filter bank takes r = min(k, degree of the minimal polynomial) MHA heads, and ceil(sqrt r) heads "
             "of IHA or in each of two layers, for every A",
@@ -203,6 +205,7 @@ STATEMENTS = (
     Statement(
         id="T3",
         source="docs/bounds.md, Theorem 3",
+        place=Place("numerical", ("error-floor", "truncated-mha")),
         claim=Claim(
             text="linear MHA with R heads attains the relative squared error sum_{i>R} s_i^2 / sum s_i^2, s_i the "
             "singular values of the target's realignment",
@@ -223,6 +226,7 @@ STATEMENTS = (
     Statement(
         id="T4",
         source="docs/bounds.md, Theorem 4",
+        place=Place("numerical", ("tolerance", "truncated-mha", "wide-iha")),
         claim=Claim(
             text="16 unit-norm powers of karate within relative errors 1e-1, 1e-2, 1e-4, 1e-8 take 4, 7, 11, 16 MHA "
             "heads, and their square roots, rounded up, in IHA with wide heads (three other graphs likewise)",

@@ -14,8 +14,8 @@ from constructions.filter_bank import deep, reduced
 from constructions.filter_bank.paper import powers
 from constructions.ledger.bank.bounds import measured
 from constructions.ledger.cases import FIELD, matrix, random_matrix
-from constructions.ledger.statement import Claim, Finding, Statement
-from iha_theory import exact
+from constructions.ledger.statement import Claim, Finding, Place, Statement
+from iha_theory import blueprint, exact
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.bounds.exact_rank import output_width
 from iha_theory.capacity import generic, measure
@@ -107,6 +107,13 @@ class _Stack(nn.Module):
         return value
 
 
+@blueprint.theorem(
+    "depth",
+    "L position-only layers have rank at most H^L (MHA), H^(2L) (IHA): ranks multiply",
+    uses=("capacity",),
+    check="numerical",
+    proof="docs/bounds.md, Theorem 2, Depth",
+)
 def fewer_layers_cannot(layer: str, depth: int, terms: int, *, more: int = 0) -> Finding:
     """The measured rank of L generic softmax layers with a head less each. more: heads added."""
     exponent = depth * (1 if layer == "mha" else 2)
@@ -122,6 +129,7 @@ STATEMENTS = (
     Statement(
         id="T19a",
         source="docs/bounds.md, Theorem 1",
+        place=Place("numerical", ("capacity",), "docs/bounds.md, Theorem 1"),
         claim=Claim(
             text="on content of width d and with values of width d_v the capacity is min(H^2, H P^2, H d d_v) for IHA, "
             "min(H^2, H d d_v) for two layers: H = P = 4, d = d_v = 1 has 4",
@@ -140,6 +148,11 @@ STATEMENTS = (
     Statement(
         id="T19b",
         source="docs/bounds.md, Theorem 2",
+        place=Place(
+            "numerical",
+            ("output-width", "bank-reduced"),
+            "docs/bounds.md, Theorem 2, Heads are saved, output width is not",
+        ),
         claim=Claim(
             text="a layer for the bank, whatever it is, has total value width H d_v >= d max_i dim span_t{e_i^T A^t}: "
             "IHA saves heads, not width; MHA with r heads has no more",
@@ -160,6 +173,7 @@ STATEMENTS = (
     Statement(
         id="T19f",
         source="docs/bounds.md, Theorem 2, Depth",
+        place=Place("numerical", ("bank-deep", "depth")),
         claim=Claim(
             text="L layers with ceil(k^(1/L)) MHA heads or ceil(k^(1/(2L))) IHA heads each make the bank: k = 16 by "
             "two layers of two IHA heads",

@@ -13,7 +13,7 @@ from constructions.checks.result import least_root
 from constructions.construction import Construction, blocks
 from constructions.filter_bank.paper import iha_weights, mha_weights, powers, transpose
 from constructions.ledger.cases import RANDOM, WIDTH, matrix
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from iha_theory.operators.weights import PositionWeights, to_layer
 from synthetic.tasks.filter_bank import power_blocks
 
@@ -66,6 +66,7 @@ STATEMENTS = (
     Statement(
         id="P-bank-mha",
         source="Sec. 3.1, App. B.2",
+        place=Place("exact", ("bank-mha",), "constructions.filter_bank.paper"),
         claim=Claim(
             text="MHA with k heads of linear attention represents [X, AX, ..., A^(k-1) X], whatever A",
             test=mha_makes_bank,
@@ -78,6 +79,7 @@ STATEMENTS = (
     Statement(
         id="P-bank-iha",
         source="Sec. 4.2, App. B.2",
+        place=Place("exact", ("bank-iha",), "constructions.filter_bank.paper"),
         claim=Claim(
             text="IHA with H = P = ceil(sqrt k) represents [X, AX, ..., A^(k-1) X]; its H^2 blocks are the powers, and "
             "those from k on are padding",

@@ -16,8 +16,8 @@ from constructions.checks.operators import exact_gap
 from constructions.checks.result import least_root
 from constructions.construction import Block, Construction
 from constructions.ledger.cases import LAYERS, RANDOM, WIDTH, degree, made, matrix, shown
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
-from iha_theory import exact
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
+from iha_theory import blueprint, exact
 from iha_theory.bounds.certificates import verify
 from iha_theory.bounds.exact_rank import power_rank
 from iha_theory.operators.weights import PositionWeights, to_layer
@@ -34,6 +34,13 @@ def _certified(a: DomainMatrix, terms: int) -> int:
 # P-bank-needs-k
 
 
+@blueprint.theorem(
+    "concatenation",
+    "heads concatenated and not projected: MHA needs one for each class of proportional powers",
+    uses=("position-only", "filter-bank", "mha"),
+    check="exact",
+    proof="docs/bounds.md, Theorem 2, Concatenation only",
+)
 def needs_as_many(graph: str, terms: int, projected: bool, *, more: int = 0) -> Finding:
     """Whether MHA needs k heads: a lower bound, beside a position-only layer with as few heads as it says.
 
@@ -183,6 +190,11 @@ STATEMENTS = (
     Statement(
         id="P-bank-needs-k",
         source="Sec. 3.1, App. B.2",
+        place=Place(
+            "exact",
+            ("head-bound", "exact-rank", "concatenation", "bounded-rows", "linear-content", "content-concatenated"),
+            "docs/bounds.md, Theorem 2",
+        ),
         claim=Claim(
             text="MHA needs at least k heads for [X, AX, ..., A^(k-1) X]",
             test=needs_as_many,
@@ -213,6 +225,7 @@ STATEMENTS = (
     Statement(
         id="P-rank-additivity",
         source="App. B.2, proof of the lower bound",
+        place=Place("exact", ("mha",)),
         claim=Claim(
             text="the rank of a sum of heads' maps is min(N, sum of their ranks)",
             test=rank_of_sum,
@@ -228,6 +241,7 @@ STATEMENTS = (
     Statement(
         id="E5",
         source="App. B.2",
+        place=Place("exact", ("head-bound", "exact-rank", "bank-reduced"), "docs/bounds.md, Theorem 2"),
         claim=Claim(
             text="[X, AX, ..., A^(k-1) X] takes k MHA heads for every A of full rank N and k <= N (here with an "
             "output projection)",

@@ -15,7 +15,7 @@ from constructions.checks.oracles.filters import exact_target
 from constructions.checks.result import least_root
 from constructions.filter_bank import tiled, unstructured
 from constructions.ledger.cases import FIELD, random_matrix
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from constructions.targets.state_space import fir
 from iha_theory import exact
 from iha_theory.bounds.heads import unstructured_heads
@@ -117,6 +117,7 @@ STATEMENTS = (
     Statement(
         id="T19c",
         source="docs/bounds.md, Theorem 5",
+        place=Place("exact", ("half-heads", "structure"), "docs/bounds.md, Theorem 5, Enough"),
         claim=Claim(
             text="with queries and keys of width m N, ceil((k/m + m)/2) IHA heads (m <= sqrt k) make any k matrices "
             "whose span has an invertible one: ceil((k + 1)/2) for m = 1, ceil(sqrt k) for m = ceil(sqrt k)",
@@ -139,6 +140,7 @@ STATEMENTS = (
     Statement(
         id="T19d",
         source="docs/results.md T13",
+        place=Place("exact", ("state-space", "half-heads"), "constructions.targets.state_space"),
         claim=Claim(
             text="k taps that span r dimensions take at most min(ceil(sqrt k), ceil((r + 1)/2)) IHA heads, for k = 16, "
             "whether or not a map is invertible",
@@ -154,6 +156,7 @@ STATEMENTS = (
     Statement(
         id="T19e",
         source="docs/results.md T6",
+        place=Place("exact", ("no-tiling",), "constructions.filter_bank.tiled"),
         claim=Claim(
             text="without an output projection no tiles with P = ceil(sqrt H) = s make k = H^2 blocks for H = s^2 - m, "
             "m >= 1, if s > 2 m (8, 15, 23, 24, ...), nor if s = 2 m, unless m = 1 mod 3 (14, 33, ...)",

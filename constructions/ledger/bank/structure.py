@@ -7,7 +7,7 @@ from constructions.checks.result import least_root
 from constructions.filter_bank.layers import bank
 from constructions.filter_bank.paper import powers
 from constructions.ledger.cases import matrix
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from iha_theory.attention import InterleavedHeadAttention
 from synthetic.tasks.filter_bank import power_blocks
 
@@ -93,6 +93,7 @@ STATEMENTS = (
     Statement(
         id="T5",
         source="docs/bounds.md, Theorem 5",
+        place=Place("numerical", ("structure", "half-heads", "bank-iha")),
         claim=Claim(
             text="banks of k matrices: with queries and keys of width N, (k + 1) / 2 IHA heads, rounded up, make an "
             "open set of them, and no fewer for large N; the powers of any matrix take ceil(sqrt k)",

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from constructions.ledger.attention.inclusion import randomise
 from constructions.ledger.cases import integers, made, matrix
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from constructions.targets.content.steps import PRIME
-from iha_theory import attention, exact
+from iha_theory import attention, blueprint, exact
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.attention.base import AttentionLayer, Rotary
 from iha_theory.bounds.heads import least_heads
@@ -88,6 +88,14 @@ def _content_rows(layer: AttentionLayer, kind: str) -> Tensor:
 # T17b
 
 
+@blueprint.theorem(
+    "linear-content",
+    "linear attention without a mask, content anywhere: the filter bank of every A takes r heads of "
+    "MHA and ceil(sqrt r) of IHA, a bank of rank r at least r - delta",
+    uses=("content-layer", "exact-rank"),
+    check="exact",
+    proof="docs/exact_heads.md, Theorem 2",
+)
 def rank_is_needed(
     bank: str, terms: int, mask: str, *, regular: bool = False, corrected: bool = True, causal: bool = False
 ) -> Finding:
@@ -200,6 +208,7 @@ STATEMENTS = (
     Statement(
         id="T17a",
         source="docs/exact_heads.md, Theorem 1",
+        place=Place("numerical", ("bounded-rows", "bank-reduced")),
         claim=Claim(
             text="with rows of bounded norm (softmax, hard) and content, rotary positions and masks anywhere a bank of "
             "rank r takes r heads of MHA and its relatives, and min(H^2, H P^2) >= r of IHA",
@@ -222,6 +231,7 @@ STATEMENTS = (
     Statement(
         id="T17b",
         source="docs/exact_heads.md, Theorem 2",
+        place=Place("exact", ("linear-content", "bank-reduced")),
         claim=Claim(
             text="linear attention, content anywhere: the filter bank of every A takes r heads (MHA), ceil(sqrt r) "
             "(IHA); a bank r - delta, delta = dim span{T_t, I} - max_v dim span{T_t v, v}",

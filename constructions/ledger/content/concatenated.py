@@ -11,10 +11,10 @@ from sympy.polys.constructor import construct_domain
 from sympy.polys.matrices import DomainMatrix
 
 from constructions.ledger.cases import integers, shown
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from constructions.targets.content.families import ContentWeights
 from constructions.targets.content.steps import beyond_affine
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.operators import weights as position_only
 from synthetic.tasks.filter_bank import power_blocks
 
@@ -87,6 +87,13 @@ def linear_heads_have_constant_patterns(
 # T14f
 
 
+@blueprint.theorem(
+    "content-concatenated",
+    "heads concatenated, content anywhere: one head for each direction among the powers, for every A",
+    uses=("content-degrees",),
+    check="exact",
+    proof="docs/content.md, Theorem 5",
+)
 def no_head_carries_two(size: int, code: int, terms: int, *, keys: bool = True) -> Finding:
     """Whether one head with values of positions only can write columns of two powers that are not proportional.
 
@@ -139,6 +146,7 @@ STATEMENTS = (
     Statement(
         id="E6",
         source="App. B.2, proof of the lower bound",
+        place=Place("exact", ("content-concatenated",), "docs/content.md, Theorem 5"),
         claim=Claim(
             text="for a head with pattern Att_h and constant values C_h, Att_h C_h = 0 and Att_h != 0 imply C_h = 0",
             test=zero_forces_zero,
@@ -162,6 +170,7 @@ STATEMENTS = (
     Statement(
         id="T14f",
         source="docs/content.md, Theorem 5",
+        place=Place("exact", ("content-concatenated",)),
         claim=Claim(
             text="one head with values of positions only carries no two powers that are not proportional, wherever "
             "content is in its queries and keys",

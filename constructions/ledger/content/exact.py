@@ -9,11 +9,11 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor
 
 from constructions.ledger.cases import integers, made, matrix
-from constructions.ledger.statement import Claim, Finding, Statement, size
+from constructions.ledger.statement import Claim, Finding, Place, Statement, size
 from constructions.targets.content.families import ContentWeights
 from constructions.targets.content.steps import PRIME, beyond_affine
 from constructions.targets.content.training import population_error, train
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.bounds.content import limit_heads, needs_rank_heads
 from iha_theory.bounds.exact_rank import power_rank
 from synthetic.graphs import builtin
@@ -21,6 +21,13 @@ from synthetic.graphs import builtin
 # T14b
 
 
+@blueprint.theorem(
+    "content-exact",
+    "content in the queries of linear attention saves no head exactly: the bank takes r",
+    uses=("content-degrees", "schmidt-rank"),
+    check="exact",
+    proof="docs/content.md, Theorem 2",
+)
 def queries_do_not_save(
     graph: str, terms: int, width: int, *, dependent: bool = False, more: int = 0, narrower: int = 0
 ) -> Finding:
@@ -144,6 +151,11 @@ STATEMENTS = (
     Statement(
         id="T14b",
         source="docs/content.md, Theorem 2",
+        place=Place(
+            "numerical",
+            ("content-exact", "content-limit", "bank-reduced"),
+            "docs/content.md, Theorem 2; docs/content.md, Theorem 3",
+        ),
         claim=Claim(
             text="with content in the queries of linear attention (no mask, no rotary) r = dim span{I, ..., A^(k-1)} "
             "heads are needed; r - 1 come near if and only if d <= N(r-2) + m, m eigenvectors of a real eigenvalue",
@@ -166,6 +178,7 @@ STATEMENTS = (
     Statement(
         id="T14c",
         source="docs/content.md, Theorem 4",
+        place=Place("exact", ("content-anywhere",)),
         claim=Claim(
             text="if rank p(A) >= r = dim span{I, ..., A^(k-1)} for every complex p of degree 1 to r - 1, r - 2 heads "
             "of linear attention do not come near the bank, content anywhere",

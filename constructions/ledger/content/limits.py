@@ -12,7 +12,7 @@ from sympy import QQ
 from torch import Tensor
 
 from constructions.ledger.cases import WIDTH, integers
-from constructions.ledger.statement import Claim, Finding, Statement, size
+from constructions.ledger.statement import Claim, Finding, Place, Statement, size
 from constructions.targets.content.exact_layer import ExactLayer, with_positions
 from constructions.targets.content.families import (
     iha_family,
@@ -128,6 +128,7 @@ STATEMENTS = (
     Statement(
         id="T14",
         source="docs/results.md T14",
+        place=Place("exact", ("content-family", "content-family-iha"), "docs/content.md, Theorem 3"),
         claim=Claim(
             text="with content in the queries k - 1 heads of linear MHA (k >= 3, d <= N), and ceil(sqrt(k - 1)) >= 2 "
             "of IHA, come near the bank of any A: with weights 1/eps the squared relative error falls as eps^2",
@@ -146,6 +147,7 @@ STATEMENTS = (
     Statement(
         id="T14a",
         source="docs/results.md T14; docs/content.md, Theorem 1",
+        place=Place("numerical", ("content-floor", "error-floor"), "docs/content.md, Theorem 1"),
         claim=Claim(
             text="with content in the queries the error floor is that of T3 with the identity projected out: training "
             "goes below the position-only floor, and not below this one",
@@ -159,6 +161,7 @@ STATEMENTS = (
     Statement(
         id="T14e",
         source="docs/content.md, Softmax",
+        place=Place("numerical", ("softmax-family",)),
         claim=Claim(
             text="k - 1 softmax heads with content in the queries come near the bank of a generic positive stochastic "
             "A of width d <= k - 2; the squared relative error falls as eps^2",

@@ -14,7 +14,7 @@ import torch
 from constructions.checks.parity import exact_errors, exact_outputs
 from constructions.checks.result import least_root
 from constructions.ledger.content.anywhere import LAYERS
-from constructions.ledger.statement import Claim, Finding, Statement, size
+from constructions.ledger.statement import Claim, Finding, Place, Statement, size
 from constructions.targets.parity import LAYERS as BUILT
 from constructions.targets.parity import parity
 from iha_theory.attention import TwoSimplicialAttention
@@ -129,6 +129,11 @@ STATEMENTS = (
     Statement(
         id="T16",
         source="docs/parity.md, Theorems 1 to 3",
+        place=Place(
+            "numerical",
+            ("total-degree", "parity-rows", "parity-doubled"),
+            "docs/parity.md, Theorem 1; docs/parity.md, Theorem 2; docs/parity.md, Theorem 3",
+        ),
         claim=Claim(
             text="parity of k bits read linearly at one query token without a bit, by one layer of softmax, content "
             "anywhere, takes k heads of MHA and ceil(k/P) of IHA: ceil(sqrt k) for P = H; nine bits 9 and 3",
@@ -156,6 +161,7 @@ STATEMENTS = (
     Statement(
         id="T16a",
         source="docs/parity.md, Theorem 4",
+        place=Place("exact", ("parity-errors",)),
         claim=Claim(
             text="with R < n softmax rows (R = H of MHA, H P of IHA) parity of n bits goes wrong on E(n, R) of 2^n "
             "inputs, and on no fewer: for n = 9 on 186, 130, 74, 46 of 512 with R = 1, 2, 3, 4",

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from constructions.cpm3.build import build
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from iha_theory.attention import InterleavedHeadAttention
 from iha_theory.attention.masks import allowed_pairs
 from iha_theory.attention.patterns import attend
@@ -164,6 +164,7 @@ STATEMENTS = (
     Statement(
         id="E12",
         source="Sec. 4 (what the head counts suggest)",
+        place=Place("exact", ("cost", "bank-tiled", "bank-iha"), "constructions.filter_bank.tiled"),
         claim=Claim(
             text="fewer heads are less compute: the attention of IHA's ceil(sqrt k) heads takes no more FLOPs than "
             "that of MHA's k, k >= 2",
@@ -186,6 +187,7 @@ STATEMENTS = (
     Statement(
         id="T-compute",
         source="iha_theory.costs.crossovers, docs/results.md T6",
+        place=Place("exact", ("cost", "bank-tiled", "capacity")),
         claim=Claim(
             text="for no N, d, k has the paper's IHA for the bank fewer FLOPs than MHA; the tiled IHA (T6) forms "
             "between 1 and 8/3 times MHA's attention maps",
@@ -205,6 +207,7 @@ STATEMENTS = (
     Statement(
         id="P-attention-cost",
         source="Sec. 4, App. C",
+        place=Place("exact", ("cost",)),
         claim=Claim(
             text="IHA's attention costs O(P^2 N^2 d) a head: the term in N^2 of a head's FLOPs is 4 P^2 N^2 d",
             test=quadratic_part,
@@ -228,6 +231,7 @@ STATEMENTS = (
     Statement(
         id="P-schedule",
         source="App. C",
+        place=Place("exact", ("cost",)),
         claim=Claim(
             text="four IHA layers with a window of N / (2P^2) tokens and one global MHA layer cost 3/5 of five global "
             "MHA layers, up to edge effects",

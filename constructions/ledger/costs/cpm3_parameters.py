@@ -12,7 +12,7 @@ from constructions.cpm3.build import build
 from constructions.cpm3.mlp import PairCount
 from constructions.cpm3.workspace import CountPairsNetwork
 from constructions.ledger.costs.parameters import compare, iha_printed
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from iha_theory.costs.crossovers import fewer
 from iha_theory.rounding import ceil_sqrt
 
@@ -122,6 +122,7 @@ STATEMENTS = (
     Statement(
         id="E2",
         source="App. B.3",
+        place=Place("exact", ("cpm3-network",)),
         claim=Claim(
             text="the MHA network for CPM-3 has 2N^3 + N^3 parameters in attention and (N+1)N(N-1) + N^2 in the MLP",
             test=partial(cpm3_mha, values_power=2, inputs=0, slots=1, different=True),
@@ -148,6 +149,7 @@ STATEMENTS = (
     Statement(
         id="E11",
         source="App. B.3",
+        place=Place("exact", ("cost",)),
         claim=Claim(
             text="the IHA network for CPM-3 has at most 37 N^2.5 + N^2 (N-1) + N^2 parameters, by the paper's count "
             "and by the right one",
@@ -168,6 +170,7 @@ STATEMENTS = (
     Statement(
         id="P-cpm3-parameters-iha",
         source="App. B.3",
+        place=Place("exact", ("workspace",)),
         claim=Claim(
             text="IHA's attention for CPM-3, H = ceil(sqrt N), has 2(N^2+N)H + (N+1)H^2 + 4H^3 parameters",
             test=cpm3_iha_attention,
@@ -179,6 +182,7 @@ STATEMENTS = (
     Statement(
         id="P-cpm3-mlp-parameters",
         source="App. B.3",
+        place=Place("exact", ("pair-count",)),
         claim=Claim(
             text="the MLP that enumerates the pairs of CPM-3 has H^2 N(N-1) + N^2 parameters (IHA), (N+1)N(N-1) + N^2 "
             "(MHA)",
@@ -205,6 +209,7 @@ STATEMENTS = (
     Statement(
         id="P-cpm3-savings",
         source="Sec. 4.3, App. B.3",
+        place=Place("exact", ("workspace", "pair-count")),
         claim=Claim(
             text="IHA has fewer parameters for CPM-3 than MHA, in attention and in total",
             test=cpm3_saving,

@@ -5,7 +5,7 @@ from typing import Any
 
 from constructions.construction import count
 from constructions.cpm3.build import build
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.rounding import ceil_sqrt
 
@@ -74,6 +74,7 @@ STATEMENTS = (
         Statement(
             id=f"P-bank-parameters-{layer}",
             source="Sec. 4.2, App. B.2",
+            place=Place("exact", (f"bank-{layer}",)),
             claim=Claim(
                 text=text,
                 test=partial(bank_parameters, layer=layer),
@@ -98,6 +99,7 @@ STATEMENTS = (
     Statement(
         id="P-savings",
         source="Sec. 4.2, App. B.2",
+        place=Place("exact", ("bank-mha", "bank-iha")),
         claim=Claim(
             text="IHA for the filter bank has fewer parameters than MHA",
             test=bank_saving,
@@ -118,6 +120,7 @@ STATEMENTS = (
     Statement(
         id="P-mixing-parameters",
         source="Sec. 4, Algorithm 1 and Definition 3",
+        place=Place("exact", ("mha", "iha")),
         claim=Claim(
             text="IHA has 4H^2 P parameters more than MHA",
             test=mixing_count,

@@ -14,7 +14,7 @@ from constructions.filter_bank.causal import Row
 from constructions.filter_bank.paper import powers
 from constructions.ledger.cases import LAYERS, sequences
 from constructions.ledger.cpm3.workspace import ANY_TASK, EVERY_N_MAX, every_length
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from iha_theory import exact
 from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import with_positions
@@ -113,6 +113,7 @@ STATEMENTS = (
     Statement(
         id="E3",
         source="Sec. 3.1, App. B.2",
+        place=Place("exact", ("bank-causal",), "constructions.filter_bank.causal"),
         claim=Claim(
             text="the filter-bank constructions are right under the causal mask, which the paper leaves implicit",
             test=bank_under_mask,
@@ -142,6 +143,7 @@ STATEMENTS = (
     Statement(
         id="E3-cpm3",
         source="Sec. 3.1, App. B.3",
+        place=Place("exact", ("cpm3-causal",), "constructions.cpm3.causal"),
         claim=Claim(
             text="under the causal mask, which the paper leaves implicit, the CPM-3 constructions count the pairs with "
             "j1, j2 <= i",

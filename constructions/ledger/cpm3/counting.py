@@ -22,7 +22,7 @@ from constructions.cpm3.mlp import (
     tents,
 )
 from constructions.cpm3.workspace import CountPairsNetwork, workspace
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from iha_theory.attention.patterns import Pattern
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
 
@@ -159,6 +159,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="E10",
         source="App. B.3",
+        place=Place("exact", ("pair-count", "relu-pair-count"), "constructions.cpm3.mlp"),
         claim=Claim(
             "an MLP with one hidden unit for each pair of slots counts the pairs, by N^2 activations of z = x_0 "
             "+ G x_s + x_t",
@@ -207,6 +208,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="T8",
         source="docs/results.md T8",
+        place=Place("exact", ("histogram",), "constructions.cpm3.histogram"),
         claim=Claim(
             "one MHA head of uniform attention and a ReLU MLP solve CPM-3 for every N and M: N_max heads against "
             "sqrt(N_max) is about the workspace of scalars, not about the task",

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from synthetic.tasks.count_pairs import CountPairs
 
 
@@ -63,6 +63,7 @@ STATEMENTS = (
     Statement(
         id="E1",
         source="Sec. 4.3",
+        place=Place("exact", ("cpm3",), "constructions.ledger.cpm3.order"),
         claim=Claim(
             text="if G > 2M, the predicate x_i + G x_j1 + x_j2 = 0 mod M tells (j1, j2) from (j2, j1); M >= 2",
             test=order_matters,
@@ -82,6 +83,7 @@ STATEMENTS = (
     Statement(
         id="P-cpm3-example",
         source="Sec. 4.3",
+        place=Place("exact", ("cpm3",), "constructions.ledger.cpm3.order"),
         claim=Claim(
             text="the worked example x = (1, 2, 3), G = 10 > 2M has counts (3, 3, 3), and order matters in it",
             test=partial(worked_example, order=True),

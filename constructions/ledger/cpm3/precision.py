@@ -9,7 +9,7 @@ from constructions.cpm3 import compact, precision
 from constructions.cpm3.mlp import PairCount
 from constructions.cpm3.temperature import hardest, rounds_exactly, soften, workspace_error
 from constructions.cpm3.workspace import workspace
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from iha_theory.rounding import ceil_sqrt
 from synthetic.tasks.count_pairs import CountPairs
 
@@ -144,6 +144,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="T9",
         source="docs/results.md T9",
+        place=Place("numerical", ("temperature",), "constructions.cpm3.temperature"),
         claim=Claim(
             "at softmax logits b and 0 the workspace's largest error is (N - 1) D / (e^b + N - 1), D the spread "
             "of the tokens; rounding is exact for all integers, D >= 1, if and only if b > log((N - 1)(2 D - 1))",
@@ -163,6 +164,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="T9-tokens",
         source="docs/results.md T9",
+        place=Place("exact", ("precision",), "constructions.cpm3.precision"),
         claim=Claim(
             "with a significand of p bits hard attention writes the workspace exactly for tokens up to 2^p by MHA, and "
             "by IHA, H <= 2^((p-1)/2), H 2^p in range, below the first x for which H x takes more than p bits",
@@ -180,6 +182,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="T9-counts",
         source="docs/results.md T9",
+        place=Place("exact", ("precision",), "constructions.cpm3.precision"),
         claim=Claim(
             "with a significand of p bits the MLP of CPM-3 counts right for N^2 <= 2^p tokens x >= 0 with "
             "(2 + G mod M) max x <= 2^p, and not all counts for larger N (N = 16 in bfloat16, 45 in float16)",
@@ -204,6 +207,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         id="T10",
         source="docs/results.md T10",
+        place=Place("numerical", ("compact-keys", "temperature"), "constructions.cpm3.compact"),
         claim=Claim(
             "keys of two coordinates, on a circle of n places, write the workspace for N >= 3: N heads of MHA (n = N), "
             "ceil(sqrt N) of IHA (n = N H), by softmax also with the paper's ties (n = N); the least b grows as n^2",

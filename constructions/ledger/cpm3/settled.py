@@ -15,7 +15,8 @@ from constructions.cpm3.injective import confusion
 from constructions.cpm3.two_heads import two_heads
 from constructions.cpm3.workspace import CountPairsNetwork, network, workspace
 from constructions.ledger.cases import N_MAX, sequences
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
+from iha_theory import blueprint
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
 
 # T15
@@ -44,6 +45,13 @@ def every_difference_shows(
     return Finding(not hidden, what + (f", such as {hidden[0]}" if hidden else ""), {"hidden": len(hidden)})
 
 
+@blueprint.theorem(
+    "bits",
+    "numbers of p bits: r p >= (N - 1) log2 M, so H >= (N - 1) log2(M) / p for MHA and the root of it for IHA",
+    uses=("injective", "capacity"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 2",
+)
 def too_few_bits(modulus: int, others: int, numbers: int, seed: int, *, room: int = 1) -> Finding:
     """A random whole W of r numbers with fewer values than sequences, V^r < M^n: the two that it confuses.
 
@@ -171,6 +179,11 @@ STATEMENTS = (
     Statement(
         id="P-cpm3-separation",
         source="Sec. 4.3",
+        place=Place(
+            "exact",
+            ("cpm3-network", "two-heads", "bits", "packing"),
+            "docs/cpm3.md, Theorem 2; docs/cpm3.md, Theorem 3",
+        ),
         claim=Claim(
             text="CPM-3 takes N_max heads of MHA and only ceil(sqrt N_max) of IHA",
             test=separation,
@@ -195,6 +208,7 @@ STATEMENTS = (
     Statement(
         id="T15",
         source="docs/cpm3.md, Theorem 1",
+        place=Place("exact", ("injective",)),
         claim=Claim(
             text="with positions only and the own token beside, a layer can count, M >= 3, any G, only if it carries "
             "all other tokens: every difference of two sequences shows in some count",
@@ -210,6 +224,7 @@ STATEMENTS = (
     Statement(
         id="T15b",
         source="docs/cpm3.md, Theorems 2 and 3",
+        place=Place("exact", ("bits", "packing"), "docs/cpm3.md, Theorem 2; docs/cpm3.md, Theorem 3"),
         claim=Claim(
             text="with positions only and numbers of p bits, K = ceil((N - 1) / floor(p / log2 M)) heads of MHA and "
             "ceil(sqrt K) of IHA count: one for N = 27, M = 4 in float64",
@@ -239,6 +254,7 @@ STATEMENTS = (
     Statement(
         id="T18",
         source="docs/cpm3.md, Theorem 5",
+        place=Place("exact", ("two-heads",)),
         claim=Claim(
             text="two heads of MHA solve CPM-3 on [x, I] for every N, M and G: linear attention with content in the "
             "keys of one writes the whole sequence at every token, and the paper's MLP counts",

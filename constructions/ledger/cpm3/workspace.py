@@ -13,7 +13,7 @@ from constructions.construction import Construction
 from constructions.cpm3 import causal
 from constructions.cpm3 import workspace as cpm3
 from constructions.ledger.cases import LAYERS, N_MAX, sequences
-from constructions.ledger.statement import Assumption, Claim, Finding, Statement
+from constructions.ledger.statement import Assumption, Claim, Finding, Place, Statement
 from iha_theory import exact
 from iha_theory.attention.mixing.interleaved import Causality
 from iha_theory.operators.weights import to_layer, with_positions
@@ -165,6 +165,7 @@ STATEMENTS = (
     Statement(
         id="E7",
         source="App. B.3",
+        place=Place("exact", ("workspace",), "constructions.cpm3.workspace"),
         claim=Claim(
             text="for N = 4 and the printed P, (P X)_n = X_(n-1), the workspace row of token 1 reads 1, 2, 3, 4",
             test=partial(direction, step=-1),
@@ -183,6 +184,7 @@ STATEMENTS = (
         Statement(
             id=f"P-cpm3-{layer}",
             source="Sec. 4.3, App. B.3",
+            place=Place("exact", ("cpm3-network",), "constructions.cpm3.workspace"),
             claim=Claim(
                 text=text,
                 test=partial(suffices, layer=layer),
@@ -206,6 +208,7 @@ STATEMENTS = (
     Statement(
         id="E9",
         source="Sec. 4.3, App. B.3",
+        place=Place("exact", ("cpm3-network",), "constructions.cpm3.workspace"),
         claim=Claim(
             text="the CPM-3 constructions count right for every N <= N_max, with zeros in the slots that hold no token",
             test=partial(every_length, flags=False),

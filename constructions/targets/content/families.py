@@ -46,6 +46,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from constructions.filter_bank.paper import powers, routing, selectors
+from iha_theory import blueprint
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.operators.weights import PositionWeights, to_layer
@@ -92,6 +93,13 @@ class ContentWeights:
         return layer
 
 
+@blueprint.construction(
+    "content-family",
+    "k - 1 heads with content in the queries and weights 1/eps come near the bank, with an error known exactly",
+    uses=("content-layer", "filter-bank"),
+    check="exact",
+    proof="docs/content.md, Theorem 3",
+)
 def mha_family(a: Float[Tensor, "N N"], terms: int, width: int, scale: float | int) -> ContentWeights:
     """k - 1 heads of MHA for [X, A X, ..., A^{k-1} X]: (1) with 1/eps = scale.
 
@@ -117,6 +125,13 @@ def mha_family(a: Float[Tensor, "N N"], terms: int, width: int, scale: float | i
     return ContentWeights(power[1:], content, blocks[1:], constants)
 
 
+@blueprint.construction(
+    "content-family-iha",
+    "the same by H heads of IHA, k <= H^2 + 1",
+    uses=("content-family",),
+    check="exact",
+    proof="docs/content.md, Theorem 3",
+)
 def iha_family(a: Float[Tensor, "N N"], terms: int, width: int, scale: float | int) -> AttentionLayer:
     """The same by IHA with H = P = max(2, ceil(sqrt(k - 1))) heads, one fewer than without content if k = H^2 + 1.
 
@@ -176,6 +191,13 @@ def predicted_error(a: Float[Tensor, "N N"], terms: int, width: int, scale: int,
     return (eps**2 * (tokens * width + kurtosis - 1) + delta**2 * tokens) / total
 
 
+@blueprint.construction(
+    "softmax-family",
+    "k - 1 softmax heads come near the bank of a generic positive stochastic A on bounded inputs",
+    uses=("mha", "filter-bank"),
+    check="numerical",
+    proof="docs/content.md, Softmax",
+)
 def softmax_family(
     a: Float[Tensor, "N N"], terms: int, width: int, scale: float | int, seed: int = 0
 ) -> MultiHeadAttention:

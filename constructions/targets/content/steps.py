@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.operators.weights import with_positions
 
@@ -22,6 +23,15 @@ BLOCKS = {"G": (0, 0), "M": (0, 1), "N": (1, 0), "S": (1, 1)}
 """For each block of W whether its rows and columns are of positions."""
 
 
+@blueprint.definition(
+    "content-layer",
+    "linear attention on [X, I] with content anywhere: head h is (S_h + X M_h + N_h X^T + X G_h "
+    "X^T)(X B_h + C_h); IHA is such a layer with H^2 heads",
+    uses=("mha", "iha"),
+    check="exact",
+    proof="docs/content.md, Setting",
+    tests="tests/constructions/targets/test_content.py",
+)
 def pattern_outputs(
     values: Float[Tensor, "d D"], constants: Float[Tensor, "N D"], inputs: Float[Tensor, "T N d"]
 ) -> Float[Tensor, "samples rows columns"]:
@@ -50,6 +60,14 @@ def pattern_outputs(
     )
 
 
+@blueprint.theorem(
+    "content-degrees",
+    "which sums over the heads vanish if the parts of degree 2 and 3 in X of such a layer do",
+    uses=("content-layer",),
+    check="exact",
+    proof="docs/content.md, Setting, Lemma",
+    tests="tests/constructions/targets/test_content.py",
+)
 def beyond_affine(
     values: Float[Tensor, "H d D"], constants: Float[Tensor, "H N D"], blocks: Collection[str], seed: int = 0
 ) -> tuple[int, int]:

@@ -7,10 +7,18 @@ import torch.nn.functional as F
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import apply_weights, pattern_weights
 
 
+@blueprint.definition(
+    "simplicial",
+    "2-simplicial attention: a query attends to pairs of keys, a pair's value is the product of two",
+    uses=("pattern",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class TwoSimplicialAttention(AttentionLayer):
     """2-simplicial attention: trilinear logits of a query and two keys, values multiplied elementwise.
 

@@ -6,10 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import attend
 
 
+@blueprint.definition(
+    "differential",
+    "differential attention: head h applies S1_h - lambda_h S2_h",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class DifferentialAttention(AttentionLayer):
     """Differential attention: each head subtracts a second map from its first.
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer, Rotary
 from iha_theory.attention.patterns import attend
 from iha_theory.attention.projections.multihead import MultiHeadAttention
@@ -21,6 +22,15 @@ NOISE = 0.1
 """Standard deviation of the perturbations of `init="mha"`."""
 
 
+@blueprint.definition(
+    "iha",
+    "IHA: P pseudo-heads a head, learned mixtures of all heads' queries, keys and values; each head "
+    "attends over N P virtual tokens, and a collapse (global or per head) makes H heads of the H P "
+    "outputs",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class InterleavedHeadAttention(AttentionLayer):
     """IHA with H heads of P pseudo-heads.
 
@@ -89,6 +99,13 @@ class InterleavedHeadAttention(AttentionLayer):
         """H P^2: each head forms P^2 maps of tokens by tokens."""
         return self.num_heads * self.num_pseudo_heads**2
 
+    @blueprint.construction(
+        "exact-start",
+        "a start of IHA that is exactly MHA, and whose pseudo-heads training can tell apart",
+        uses=("mha", "iha"),
+        check="numerical",
+        proof="constructions.ledger.attention.start",
+    )
     @torch.no_grad()
     def reset_mixing(
         self, init: Init = "mha", noise: float = NOISE, *, generator: torch.Generator | None = None

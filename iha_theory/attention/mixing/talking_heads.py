@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import apply_weights, pattern_weights
 
@@ -13,6 +14,13 @@ Mix = Literal["both", "logits", "weights"]
 MIXES = get_args(Mix)
 
 
+@blueprint.definition(
+    "talking-heads",
+    "Talking-Heads attention: heads mix their scores before the softmax, their maps after it, or both",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class TalkingHeadsAttention(AttentionLayer):
     """Talking-Heads: H heads whose logits and whose weights are mixed over the heads.
 

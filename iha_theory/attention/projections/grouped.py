@@ -4,11 +4,19 @@ from typing import Any
 
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import attend
 from iha_theory.rounding import require_count
 
 
+@blueprint.definition(
+    "gqa",
+    "grouped- and multi-query attention: MHA whose heads share keys and values in groups",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class GroupedQueryAttention(AttentionLayer):
     """GQA: H query heads share G key/value heads, H/G of them each.
 

@@ -3,10 +3,19 @@
 import torch
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import attend
 
 
+@blueprint.definition(
+    "mha",
+    "MHA: head h applies the map S_h that the pattern makes of Q_h K_h^T to the values X B_h; an "
+    "output projection or none",
+    uses=("pattern",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class MultiHeadAttention(AttentionLayer):
     """MHA: out = concat_h sigma(scale Q_h K_h^T) V_h, then W_O (Sec. 3.1).
 
