@@ -52,24 +52,44 @@ class LayerOptions(Options):
         return {}
 
     def make(
-        self, query: int, key: int, value: int, *, content: int, tokens: int, pattern: str, out: int | None
+        self,
+        query: int,
+        key: int,
+        value: int,
+        *,
+        content: int | None,
+        tokens: int,
+        pattern: str,
+        out: int | None,
+        bias: bool = False,
     ) -> "nn.Module":
-        """The layer, without biases; scale 1, since the initial weights set the size of the logits.
+        """The layer; scale 1, since the initial weights set the size of the logits.
 
         Args:
             query: width of the query's input.
             key: of the key's.
             value: of the value's.
-            content: d, or the output's width where values hold more than content.
+            content: d, or the output's width where values hold more than content. None: the layer of a transformer,
+                whose values are query / heads wide and whose scale is its own, 1/sqrt(head_dim) for most.
             tokens: N, the default width of queries and keys.
             pattern: of `iha_theory.attention.patterns`.
             out: width of the output; None for no output projection.
+            bias: biases in the projections.
+
+        Raises:
+            ValueError: sizes that the layer refuses.
         """
         from iha_theory import attention
 
-        own = self.arguments(content) | ({"out_proj": False} if out is None else {"out_dim": out})
+        share = max(1, query // self.heads)
+        own = self.arguments(share if content is None else content)
+        if content is None and "value_head_dim" in own:
+            own["value_head_dim"] = share
+        own |= {"out_proj": False} if out is None else {"out_dim": out}
         head_dim = tokens if self.head_dim is None else self.head_dim or None
-        common: dict[str, Any] = {"kdim": key, "vdim": value, "head_dim": head_dim, "pattern": pattern, "scale": 1.0}
+        common: dict[str, Any] = {"kdim": key, "vdim": value, "head_dim": head_dim, "pattern": pattern, "bias": bias}
+        if content is not None:
+            common["scale"] = 1.0
         return getattr(attention, self.layer)(query, self.heads, **common, **own)
 
 

@@ -3,6 +3,7 @@
 - `task`: what a task is. `polynomial`, `workspace`, `unstructured`, `cpm3`, `boolean` (parity and endpoint
   selection): the tasks: options, defaults, sweeps. `bank`: what the first three share. `bank_problem`, `cpm3_problem`,
   `boolean_problem`: their halves in torch.
+- `reasoning`: tasks of the literature on what attention can compose, in one transformer around any layer.
 - `filter_bank`, `count_pairs`: the right answers, in integers or float64, sharing no code with what they judge.
 
 To add a task: a file here and an entry in `TASKS`; or a class of your own by its path (see `task`).
@@ -21,12 +22,13 @@ _PLACES = {
     "cpm3": "cpm3.CPM3",
     "parity": "boolean.Parity",
     "esp": "boolean.EndpointSelection",
+    "relations": "reasoning.relations.Relations",
 }
 
 
 class _Tasks(Mapping[str, type[Task]]):
     def __getitem__(self, name: str) -> type[Task]:
-        module, _, own = _PLACES[name].partition(".")
+        module, _, own = _PLACES[name].rpartition(".")
         return getattr(import_module(f"synthetic.tasks.{module}"), own)
 
     def __iter__(self) -> Iterator[str]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from synthetic.tasks.count_pairs import CountPairs
 from synthetic.tasks.cpm3 import CPM3
-from synthetic.tasks.task import SPLITS, Measured, Problem, Samples, Split
+from synthetic.tasks.task import SPLITS, Measured, Problem, Samples, Split, split_of
 
 MULTISETS = 10**5
 """Most multisets of residues that are gone through to find the counts of CPM-3 that occur."""
@@ -66,15 +66,6 @@ class Counting(Problem):
         """The MLP has its own."""
         own = self.options.mlp_lr
         return own if parameter.startswith("mlp") and own is not None else rate
-
-
-def split_of(x: Shaped[np.ndarray, "samples N"]) -> Shaped[np.ndarray, " samples"]:
-    """0 (train), 1 (validation) or 2 (test) for each sequence of integers, by a hash: in a ratio of 8 to 1 to 1."""
-    h = np.zeros(len(x), dtype=np.uint64)
-    for column in x.T.astype(np.uint64):
-        h = (h ^ column) * np.uint64(0x9E3779B97F4A7C15)
-        h ^= h >> np.uint64(29)
-    return np.select([h % np.uint64(10) == 8, h % np.uint64(10) == 9], [1, 2], 0)
 
 
 class Sine(nn.Module):

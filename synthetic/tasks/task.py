@@ -25,7 +25,7 @@ where Frame is a torch module that keeps the layer at `layer`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -52,12 +52,18 @@ class Measured:
         slack: how far the error may fall below the floor by rounding or, where it is estimated from samples, by chance.
         accuracy: share of right labels over all tokens of the test set; None if the task has no labels.
         baseline_accuracy: the same for the commonest label of the validation set.
+        baselines: the same for the best guesses from simple features, by name.
+        parts: accuracy on parts of the test set, by name.
+        flops: of the forward pass of one sample; None if not counted.
     """
 
     error: float | None = None
     slack: float = 0.0
     accuracy: float | None = None
     baseline_accuracy: float | None = None
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    flops: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,10 +76,17 @@ class Grid:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A named sweep: what it is, for --help, and its grids."""
+    """A named sweep: what it is, for --help, and its grids.
+
+    Attributes:
+        seeds: how many, unless said otherwise.
+        presets: other grids by name, for --preset; "cpu" is then the name of this one's.
+    """
 
     summary: str
     grids: tuple[Grid, ...]
+    seeds: int = 8
+    presets: Mapping[str, "Sweep"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,9 +126,12 @@ class Problem:
 
     Attributes:
         floor: the least error that theory allows; None if none is known.
+        at_once: samples whose validation loss is taken together, to spare memory; None: all. The loss is then the mean
+            of those of the parts.
     """
 
     floor: float | None = None
+    at_once: int | None = None
 
     def draw(self, generator: np.random.Generator, count: int, split: Split) -> Samples:
         """Samples of a split among `count` fresh ones: arrays of inputs, and of right answers if the loss needs them.
@@ -124,9 +140,13 @@ class Problem:
         """
         raise NotImplementedError
 
+    def shared(self, train: Samples, validation: Samples, test: Samples) -> int:
+        """How many samples are in two of the splits and must not be: the run is then refused."""
+        return 0
+
     def model(self, make: "Callable[..., nn.Module]") -> "nn.Module":
-        """The model, with its attention layer at `layer`, made by `make` (see `LayerOptions.make`) and called as
-        layer(query, key, value), batch first; query and key may have batch 1.
+        """The model, with its attention layer, or a ModuleList of several, at `layer`, made by `make` (see
+        `LayerOptions.make`) and called as layer(query, key, value), batch first; query and key may have batch 1.
 
         Weights other than the layer's start as torch makes them from the run's seed, or as a method
         `initialise(generator)` of the model sets them.
@@ -197,3 +217,12 @@ class Task(Problem, Options):
 def up_to(capacity: int) -> dict[str, Sequence[int]]:
     """1 .. r heads of MHA and 1 .. ceil(sqrt r) + 1 of IHA."""
     return {"mha": range(1, capacity + 1), "iha": range(1, int((capacity - 1) ** 0.5) + 3)}
+
+
+def split_of(x: Shaped[np.ndarray, "samples N"]) -> Shaped[np.ndarray, " samples"]:
+    """0 (train), 1 (validation) or 2 (test) for each sequence of integers, by a hash: in a ratio of 8 to 1 to 1."""
+    h = np.zeros(len(x), dtype=np.uint64)
+    for column in x.T.astype(np.uint64):
+        h = (h ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        h ^= h >> np.uint64(29)
+    return np.select([h % np.uint64(10) == 8, h % np.uint64(10) == 9], [1, 2], 0)

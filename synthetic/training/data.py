@@ -94,7 +94,7 @@ def load(problem: Problem, config: TrainConfig) -> Data:
     """The data of a run; its four streams come from one seed sequence.
 
     Raises:
-        ValueError: a task with too few inputs for three splits.
+        ValueError: a task with too few inputs for three splits, or whose splits share samples.
     """
     generators = np.random.default_rng(config.seed).spawn(5)
 
@@ -107,6 +107,8 @@ def load(problem: Problem, config: TrainConfig) -> Data:
         train = finite(shown, generators[4])
     validation = stream("validation", generators[1]).take(config.eval_size)
     test = stream("test", generators[2]).take(config.eval_size)
+    if shared := problem.shared(shown, validation, test):
+        raise ValueError(f"{shared} samples that are in two of training, validation and test: the task's split leaks")
     digest = hashlib.sha256()
     for inputs, *_ in (shown, validation, test):
         digest.update(np.ascontiguousarray(inputs).tobytes())

@@ -99,12 +99,18 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
     - random-keys: the same, but alpha_k as in random;
     - identity: all four are 1[m=h], plus noise;
     - mha: exactly MHA (`InterleavedHeadAttention.reset_mixing`).
+
+    Biases are 0. Of several layers in a list each starts so.
     """
-    if isinstance(layer, TwoLayerAttention):
-        start(layer.first, options, generator)
-        start(layer.second, options, generator)
+    parts = [layer.first, layer.second] if isinstance(layer, TwoLayerAttention) else layer
+    if isinstance(parts, list | nn.ModuleList):
+        for part in parts:
+            start(part, options, generator)
         return
     assert isinstance(layer, AttentionLayer)
+    for linear in layer.children():
+        if isinstance(linear, nn.Linear) and linear.bias is not None:
+            linear.bias.zero_()
     second = [layer.k2_proj] if isinstance(layer, TwoSimplicialAttention) else []
     for linear in (layer.q_proj, layer.k_proj, *second):
         for head in linear.weight.unflatten(0, (-1, layer.head_dim)):
@@ -121,7 +127,7 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
     for linear in (layer.v_proj, *second):
         for values in [linear.weight] if mixed else linear.weight.unflatten(0, (-1, layer.value_head_dim)):
             rows = layer.num_heads if mixed else layer.value_head_dim
-            scale = layer.vdim**0.5 if mixed else 1.0
+            scale = min(layer.vdim, layer.value_head_dim) ** 0.5 if mixed else 1.0
             values.copy_(scale * _orthogonal((rows, values.numel() // rows), generator).reshape(values.shape))
     if layer.out_proj is not None:
         layer.out_proj.weight.copy_(_normal(layer.out_proj.weight, layer.out_proj.in_features**-0.5, generator))
@@ -187,8 +193,16 @@ class Filled(nn.Module):
         if out is not None:
             self.map, self.out_dim = nn.Linear(self.out_dim, out, bias=False), out
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """(batch, queries, out_dim)."""
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """(batch, queries, out_dim).
+
+        Raises:
+            ValueError: a mask, or causality: each class has its own way of saying which.
+        """
+        if mask is not None or is_causal:
+            raise ValueError("a layer of your own takes no mask, which this task needs: choose a layer of ours")
         batch = len(value)
         inputs = [
             nn.functional.pad(x.expand(batch, -1, -1), (0, width - x.shape[-1]))

@@ -22,7 +22,16 @@ class OwnLayer(Options):
         return self.heads
 
     def make(
-        self, query: int, key: int, value: int, *, content: int, tokens: int, pattern: str, out: int | None
+        self,
+        query: int,
+        key: int,
+        value: int,
+        *,
+        content: int | None,
+        tokens: int,
+        pattern: str,
+        out: int | None,
+        bias: bool = False,
     ) -> "nn.Module":
         """The layer between zeros that fill its inputs up and, unless out is None, a linear map behind it.
 
@@ -30,8 +39,10 @@ class OwnLayer(Options):
         layer(query, key, value). embed_dim is the least multiple of the heads that has room for the inputs it serves.
 
         Raises:
-            ValueError: whatever the class raises, or what it makes is no module with such a call.
+            ValueError: whatever the class raises, or what it makes is no module with such a call; bias.
         """
+        if bias:
+            raise ValueError("bias is for layers of ours: a layer of your own has the biases that it makes")
         import torch
 
         from synthetic.training.model import Filled

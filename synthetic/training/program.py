@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from synthetic.tasks import TASKS
 from synthetic.tasks.task import Measured, Samples
@@ -116,7 +117,8 @@ class Program:
         with amp:
             if len(samples[0]) == 1:  # the same without vmap's overhead
                 return loss({name: p[0] for name, p in stack.items()}, [array[0] for array in samples])[None]
-            return vmap(loss)(stack, tuple(samples))
+            with sdpa_kernel(SDPBackend.MATH) if self.device.type == "cpu" else contextlib.nullcontext():
+                return vmap(loss)(stack, tuple(samples))  # the CPU's fused kernel of attention cannot be batched
 
     def _tensors(self, samples: Sequence[Samples], steps: int) -> list[Tensor]:
         """Samples of each run as tensors (steps, runs, batch, ...): integers, or floats of the run's dtype."""
@@ -160,7 +162,13 @@ class Program:
         self.model.eval()
         with torch.no_grad():
             samples = [array[0] for array in self._tensors([self.data[i].validation for i in self.alive], 1)]
-            losses = self._losses(samples, self.stack).double().cpu().tolist()
+            size = self.config.eval_size
+            parts = range(0, size, self.problem.at_once or size)
+            whole = torch.zeros(len(self.alive), dtype=torch.float64)
+            for first in parts:
+                part = [array[:, first : first + parts.step] for array in samples]
+                whole += self._losses(part, self.stack).double().cpu() * (part[0].shape[1] / size)
+            losses = whole.tolist()
         patience = self.config.patience
         for row, (index, loss) in enumerate(zip(list(self.alive), losses, strict=True)):
             history = self.runs[index].validations

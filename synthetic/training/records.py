@@ -7,6 +7,7 @@ those in `pending.jsonl` are added by the next writer. To read records imports n
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import math
@@ -51,6 +52,8 @@ class RunRecord:
         floor: the least error that theory allows; None if none is known.
         accuracy: share of right labels over the tokens of the test set; None if the task has no labels.
         baseline_accuracy: the same for the commonest label.
+        baselines, parts: the same for guesses from simple features, and on parts of the test set, by name.
+        parameters: trained numbers of the model; flops: of its forward pass of one sample; None if not counted.
         steps: steps trained.
         wall_s: seconds that the program took in which it was trained, together with `together` - 1 others.
         together: runs in that program.
@@ -80,6 +83,14 @@ class RunRecord:
     versions: dict[str, str]
     data_hash: str | None
     content: dict[str, str] = field(default_factory=dict)
+    baselines: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)
+    parameters: int | None = None
+    flops: int | None = None
+
+
+LATER: dict[str, Any] = {"content": {}, "baselines": {}, "parts": {}, "parameters": None, "flops": None}
+"""The fields that older records lack, and what these get."""
 
 
 @dataclass(frozen=True)
@@ -97,15 +108,12 @@ def result(run: "Run", together: int) -> Result:
     from safetensors.torch import save
 
     assert run.outcome is not None
-    measured = run.measured
+    measured = {name: value for name, value in asdict(run.measured).items() if name != "slack"}
+    told = {"outcome": run.outcome, "reason": run.reason, "floor": run.floor}
     record = RunRecord(
         **_from_config(run.config),
-        outcome=run.outcome,
-        reason=run.reason,
-        error=measured.error,
-        floor=run.floor,
-        accuracy=measured.accuracy,
-        baseline_accuracy=measured.baseline_accuracy,
+        **(measured | told),
+        parameters=None if run.weights is None else sum(p.numel() for p in run.weights.values()),
         steps=len(run.losses),
         wall_s=round(run.wall_s, 3),
         together=together,
@@ -128,12 +136,8 @@ def _from_config(config: TrainConfig) -> dict[str, Any]:
     import torch
 
     own = {name: getattr(config, name) for name in SHARED}
-    versions = {
-        "iha_theory": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
+    versions = {"iha_theory": __version__, "torch": torch.__version__, "numpy": np.__version__}
+    versions["python"] = platform.python_version()
     where = {"schema": SCHEMA, "id": config.identity, "pseudo_heads": config.pseudo}
     held = {"config": config.to_json(), "content": dict(config.problem.content())}
     return own | where | held | {"versions": versions}
@@ -215,10 +219,11 @@ def read_file(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _check(record: dict[str, Any]) -> None:
     """Refuses a record that lacks a field, has a value that training never writes, or contradicts its own config.
 
-    An older one gets an empty `content`.
+    An older one gets the fields of `LATER`.
     """
     older = "content" not in record
-    record.setdefault("content", {})
+    for name, value in LATER.items():
+        record.setdefault(name, copy.copy(value))
     if record.get("schema") != SCHEMA:
         raise ValueError(f"schema {record.get('schema')!r}, accepted is {SCHEMA}")
     if missing := [name for name in RunRecord.__dataclass_fields__ if name not in record]:
@@ -227,12 +232,16 @@ def _check(record: dict[str, Any]) -> None:
         value = record[name]
         if not isinstance(value, str) or (value not in accepted and not (name != "outcome" and ":" in value)):
             raise ValueError(f"{name} {value!r}, accepted are {', '.join(accepted)}")
-    for name, kind, noun in (("id", str, "a text"), ("config", dict, "an object"), ("content", dict, "an object")):
+    objects = ("config", "content", "baselines", "parts")
+    for name, kind, noun in (("id", str, "a text"), *((name, dict, "an object") for name in objects)):
         if not isinstance(record[name], kind):
             raise ValueError(f"{name} {record[name]!r}, accepted is {noun}")
-    for name, least in (("heads", 1), ("pseudo_heads", 1), ("seed", 0), ("steps", 0)):
-        value = record[name]
-        if (value is not None or name != "pseudo_heads") and (type(value) is not int or value < least):
+    for name in ("baselines", "parts"):
+        if not all(type(share) in (int, float) and 0 <= share <= 1 for share in record[name].values()):
+            raise ValueError(f"{name} {record[name]!r}, accepted are numbers from 0 to 1")
+    for name, least in (("heads", 1), ("pseudo_heads", 1), ("seed", 0), ("steps", 0), ("parameters", 1), ("flops", 0)):
+        value, optional = record[name], name in ("pseudo_heads", "parameters", "flops")
+        if (value is not None or not optional) and (type(value) is not int or value < least):
             raise ValueError(f"{name} {value!r}, accepted are integers from {least} on")
     most = {"error": math.inf, "floor": 1, "accuracy": 1, "baseline_accuracy": 1, "wall_s": math.inf}
     for name, largest in most.items():

@@ -21,7 +21,8 @@ from synthetic.training.loop import train
 from synthetic.training.program import joint
 from synthetic.training.records import Result
 
-SEEDS = 8
+CPU = "cpu"
+"""The preset that a sweep with presets takes unless said otherwise."""
 MOST_RUNS = 10**5
 ANSWER_WITHIN_S = 10.0
 
@@ -36,7 +37,8 @@ def configs(
     name: str,
     options: Mapping[str, Any] | None = None,
     heads: Sequence[int] | None = None,
-    seeds: Sequence[int] = range(SEEDS),
+    seeds: Sequence[int] | None = None,
+    preset: str | None = None,
 ) -> list[TrainConfig]:
     """The runs of a named sweep.
 
@@ -46,14 +48,18 @@ def configs(
             that layer. `attention` is one layer for all: where the sweep has it, its grids alone, and otherwise every
             grid with the head counts of its first layer.
         heads: head counts instead of the grid's.
-        seeds: the seeds.
+        seeds: the seeds; default 0, 1, ..., as many as the sweep says.
+        preset: other grids of a sweep that has some.
 
     Raises:
-        ValueError: an unknown name or option, one that no run of the sweep has, or a value that is not accepted.
+        ValueError: an unknown name, preset or option, an option that no run of the sweep has, or a value that is not
+            accepted.
     """
     if name not in GRIDS:
         raise ValueError(f"unknown sweep {name!r}: accepted are {', '.join(GRIDS)}")
     task, found = GRIDS[name]
+    found = preset_of(name, found, preset)
+    seeds = range(found.seeds) if seeds is None else seeds
     options = dict(options or {})
     for own in ("heads", "seed"):
         if own in options:
@@ -80,6 +86,19 @@ def configs(
     return list({json.dumps(run.to_json() | {"pseudo_heads": run.pseudo}): run for run in reversed(runs)}.values())[
         ::-1
     ]
+
+
+def preset_of(name: str, found: Sweep, preset: str | None) -> Sweep:
+    """The grids of a sweep's preset; None and "cpu" are its own.
+
+    Raises:
+        ValueError: a preset that it lacks.
+    """
+    accepted = {CPU: found, **found.presets} if found.presets else {}
+    if preset is not None and preset not in accepted:
+        has = f"accepted are {', '.join(accepted)}" if accepted else "it has no presets"
+        raise ValueError(f"unknown preset {preset!r} of the sweep {name}: {has}")
+    return found if preset is None else accepted[preset]
 
 
 def groups(runs: Iterable[TrainConfig]) -> list[list[TrainConfig]]:

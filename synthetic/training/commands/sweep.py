@@ -35,7 +35,11 @@ exit codes: 0 every run finished (or stopped early as asked), 1 some failed or d
 def add_parser(commands: Any) -> None:
     """Adds the command to a parser's subcommands."""
     sweeps = {name: (task, sweep) for task, kind in TASKS.items() for name, sweep in kind.sweeps.items()}
-    listed = "\n".join(f"  {name:<13} {sweep.summary}" for name, (_, sweep) in sweeps.items())
+    lines = []
+    for name, (_, sweep) in sweeps.items():
+        lines.append(f"  {name:<13} {sweep.summary}")
+        lines += [f"{'':<16}--preset {preset}: {own.summary}" for preset, own in sweep.presets.items()]
+    listed = "\n".join(lines)
     parser = commands.add_parser(
         "sweep",
         description="Trains a named grid of runs and compares the errors with the floor that theory predicts.",
@@ -46,13 +50,17 @@ def add_parser(commands: Any) -> None:
         if name not in sweeps:
             return None, () if attention is None else (attention,)
         task, found = sweeps[name]
-        own = dict.fromkeys(layer for grid in found.grids for layer in grid.heads)
+        grids = [grid for own in (found, *found.presets.values()) for grid in own.grids]
+        own = dict.fromkeys(layer for grid in grids for layer in grid.heads)
         return task, tuple(own) if attention is None else (attention,)
 
     parser.add_argument("name", metavar="NAME", help="one of the sweeps below")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the records")
     parser.add_argument("--heads", metavar="H", nargs="+", type=int, help="head counts instead of the sweep's")
-    parser.add_argument("--seeds", metavar="N", type=int, default=8, help="seeds 0 .. N-1; default 8")
+    parser.add_argument(
+        "--preset", metavar="NAME", help="other grids of sweeps with presets: cpu (default), paper, ..."
+    )
+    parser.add_argument("--seeds", metavar="N", type=int, help="seeds 0 .. N-1; default 8, with presets theirs")
     parser.add_argument("--jobs", metavar="N", type=int, help="processes; default: the CPU's cores, 1 on a GPU")
     parser.add_argument("--dask", metavar="ADDRESS", help="Dask scheduler whose workers train (extra `cluster`)")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
@@ -70,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         if value is not None and value < 1:
             raise ValueError(f"--{name} takes an integer of at least 1, got {value}")
     options = read_config(arguments.config) | arguments.train_options
-    runs = sweep.configs(arguments.name, options, arguments.heads, range(arguments.seeds))
+    seeds = None if arguments.seeds is None else range(arguments.seeds)
+    runs = sweep.configs(arguments.name, options, arguments.heads, seeds, arguments.preset)
     if not runs:
         raise ValueError(f"the sweep {arguments.name} has no such runs")
     device = find_device(runs[0].device)

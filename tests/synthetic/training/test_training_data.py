@@ -12,8 +12,7 @@ from iha_theory.bounds.heads import spectrum, unit_norm
 from synthetic.graphs import builtin, normalise
 from synthetic.tasks import TASKS
 from synthetic.tasks.count_pairs import CountPairs
-from synthetic.tasks.cpm3_problem import split_of
-from synthetic.tasks.task import SPLITS
+from synthetic.tasks.task import SPLITS, split_of
 from synthetic.training import data, model
 from synthetic.training.config import TrainConfig
 from synthetic.training.data import BLOCK, Stream, finite
