@@ -61,6 +61,11 @@ class Reasoning(Task):
         """N, with the padding."""
 
     @property
+    def pads(self) -> bool:
+        """Whether there is padding."""
+        return False
+
+    @property
     def classes(self) -> int:
         """Of the labels."""
         return 2

@@ -134,7 +134,7 @@ class Reasoner(nn.Module):
 
     def __init__(self, make: Callable[..., nn.Module], task: Reasoning) -> None:
         super().__init__()
-        self.causal, width = task.causal, task.width
+        self.causal, self.pads, width = task.causal, task.pads, task.width
         self.embeddings = nn.ModuleList(nn.Embedding(values, width) for values in task.channels)
         sizes: dict[str, Any] = {"content": None, "tokens": task.tokens, "pattern": "softmax", "out": width}
         layers = range(task.layers)
@@ -151,7 +151,7 @@ class Reasoner(nn.Module):
     def forward(self, x: Int[Tensor, "batch N channels"]) -> Float[Tensor, "batch N logits"]:
         """Logits."""
         options: dict[str, Any] = {"is_causal": True} if self.causal else {}
-        if not self.causal:
+        if self.pads:
             there = x[..., 0] != NOTHING
             options["mask"] = there.unsqueeze(1).expand(-1, x.shape[1], -1)
         parts = [embedding(x[..., i].clamp(min=0)) for i, embedding in enumerate(self.embeddings)]

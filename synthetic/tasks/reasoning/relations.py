@@ -63,6 +63,11 @@ class Relations(Reasoning):
         return self.largest**2
 
     @property
+    def pads(self) -> bool:
+        """If m varies."""
+        return self.smallest < self.largest
+
+    @property
     def channels(self) -> tuple[int, ...]:
         """An entry; its place in the sequence, or its row and its column."""
         return (2, self.tokens) if self.codes == "flat" else (2, self.largest, self.largest)

@@ -8,10 +8,13 @@ import torch
 
 from iha_theory.attention import KINDS
 from synthetic.tasks import TASKS
+from synthetic.tasks.reasoning.base import Reasoning
 from synthetic.training import loop
 from synthetic.training.config import TrainConfig
 
 train: Any = loop.train
+OURS = [name for name, kind in TASKS.items() if not issubclass(kind, Reasoning)]
+"""The others have their own tests (test_frame)."""
 
 MINE = '''
 from dataclasses import dataclass
@@ -127,7 +130,7 @@ def test_the_json_of_a_run_that_is_left_off(call, mine, tmp_path):
     assert (content["checkpoint"]["stopped_at"], content["checkpoint"]["steps"]) == (2, 3)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", OURS)
 @pytest.mark.parametrize("attention", ["Mine", "torch.nn:MultiheadAttention"])
 def test_an_own_attention_on_our_tasks(call, mine, tmp_path, task, attention):
     attention = attention if ":" in attention else f"{mine}:{attention}"
@@ -189,7 +192,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("attention", KINDS)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", OURS)
 def test_every_layer_can_be_trained_on_every_task(task, attention):
     """A few steps, two seeds as one program and the first alone; no error is below its floor."""
     sizes = SIZES.get(task, {"tokens": 4})

@@ -23,7 +23,12 @@ def config(task, **options) -> Any:
 
 
 def small(task, **options):
-    own = {"polynomial": {"graph": "cycle:5"}, "parity": {}, "esp": {}}.get(task, {"tokens": 5})
+    own = {
+        "polynomial": {"graph": "cycle:5"},
+        "unstructured": {"tokens": 5},
+        "workspace": {"tokens": 5},
+        "cpm3": {"tokens": 5},
+    }.get(task, {})
     return config(task, **own | options)
 
 

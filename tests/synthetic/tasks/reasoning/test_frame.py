@@ -96,10 +96,16 @@ def test_padding_is_seen_by_nobody(attention):
     assert problem.loss(own, x, changed) != problem.loss(own, x, y)
 
 
-@pytest.mark.parametrize("task", SMALL)
-@pytest.mark.parametrize("options", [{"norm": "none", "mlp": 0, "layers": 2}, {"bias": True}], ids=["bare", "biased"])
+BARE: dict[str, Any] = {"norm": "none", "mlp": 0, "layers": 2}
+TOGETHER = [
+    *(("relations", {"attention": name, "bias": True}) for name in KINDS),
+    *((task, {"attention": "iha", "pseudo_heads": 1} | BARE) for task in SMALL),
+]
+
+
+@pytest.mark.parametrize(("task", "options"), TOGETHER)
 def test_seeds_together_are_each_alone(task, options):
-    runs = [config(task, **options, attention="iha", pseudo_heads=2, dtype="float64", seed=seed) for seed in (0, 1)]
+    runs = [config(task, **options, dtype="float64", seed=seed) for seed in (0, 1)]
     together = train(runs)
     for run, other in zip(runs, together, strict=True):
         (alone,) = train([run])
@@ -143,6 +149,8 @@ def test_places():
 
 
 def test_a_layer_of_the_users_has_no_mask():
+    (run,) = train([config("relations", attention="torch.nn:MultiheadAttention", smallest=3)])
+    assert run.outcome == "finished"
     with pytest.raises(ValueError, match="takes no mask"):
         train([config("relations", attention="torch.nn:MultiheadAttention")])
     with pytest.raises(ValueError, match="bias is for layers of ours"):
