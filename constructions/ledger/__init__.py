@@ -19,7 +19,7 @@ from constructions.ledger.content import anywhere, concatenated, limits, parity
 from constructions.ledger.content import exact as content
 from constructions.ledger.costs import compute, cpm3_parameters, reported
 from constructions.ledger.costs import parameters as costs
-from constructions.ledger.cpm3 import causal, counting, order, precision, settled, workspace
+from constructions.ledger.cpm3 import causal, counting, messages, order, precision, rounded, settled, workspace
 from constructions.ledger.statement import Judgement, Statement, Verdict, check, judge, refused
 
 __all__ = ["Judgement", "Statement", "Verdict", "check", "judge", "refused", "select", "statements"]
@@ -36,6 +36,8 @@ MODULES = (
     causal,
     counting,
     settled,
+    messages,
+    rounded,
     costs,
     cpm3_parameters,
     compute,

@@ -22,7 +22,8 @@ HOLDING = [
     *("E11", "P-attention-cost", "P-bank-iha", "P-bank-mha", "P-bank-parameters-iha", "P-bank-parameters-mha"),
     *("P-cpm3-iha", "P-cpm3-mha", "P-cpm3-parameters-iha", "T-compute"),
     *(f"T{n}" for n in range(1, 16)),
-    *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14e", "T14f", "T15b", "T16", "T16a", "T17a", "T17c", "T18"),
+    *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14e", "T14f", "T16", "T16a", "T17a", "T17c", "T18"),
+    *(f"T15{part}" for part in "bcdefg"),
     *(f"T19{part}" for part in "abcdef"),
 ]
 EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
