@@ -49,7 +49,14 @@ class RoundedNetwork:
 
     @torch.no_grad()
     def numbers(self, x: Integer[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens r"]:
-        """The rounded numbers, from 0 on, for sequences of residues 0 .. M-1."""
+        """The rounded numbers, from 0 on, for sequences of residues 0 .. M-1.
+
+        Raises:
+            ValueError: other numbers, another N.
+        """
+        tokens = self.attention.layer.embed_dim - 1
+        if x.shape[-1] != tokens or not bool(((x >= 0) & (x < self.modulus)).all()):
+            raise ValueError(f"accepted are sequences of {tokens} residues 0 .. {self.modulus - 1}")
         y = self.attention(x.unsqueeze(-1).double())
         below = torch.div(y, self.modulus, rounding_mode="floor")
         return (below + -torch.div(-y, self.modulus, rounding_mode="floor")).long()
@@ -75,11 +82,13 @@ def network(tokens: int, modulus: int, coefficient: int) -> RoundedNetwork:
         coefficient: G, any integer.
 
     Raises:
-        ValueError: fewer than 2 tokens; M below 1.
+        ValueError: fewer than 2 tokens; M below 1, or so large that float64 does not hold (g + 2) M.
     """
     if require_count("tokens", tokens) < 2:
         raise ValueError(f"accepted are at least 2 tokens, got {tokens}: with one the own token is all")
     g = coefficient % require_count("modulus", modulus)
+    if (g + 2) * modulus >= exact.LARGEST_INTEGER:
+        raise ValueError(f"M = {modulus} and G = {coefficient} are too large for float64: (G mod M + 2) M < 2^53")
     forms: Counter[tuple[int, ...]] = Counter()
     for i, j in product(range(tokens), repeat=2):
         form = np.zeros(tokens, dtype=np.int64)

@@ -106,12 +106,12 @@ def middle_shows(
 def rounded_numbers_count(
     modulus: int, coefficient: int, tokens: int, *, late: int = 0, more: int = 0, dropped: int = 0
 ) -> Finding:
-    """Counts from numbers of 2 g + 4 values. late: of the steps. more: added to G. dropped: numbers left out."""
+    """Counts from numbers of 2 g + 4 values. late: by which tokens are. more: added to G. dropped: numbers left out."""
     net = rounded.network(tokens, modulus, coefficient + more)
     g, x = coefficient % modulus, torch.from_numpy(sequences(modulus, tokens) % modulus)
     with torch.no_grad():
         net.attention.layer.k_proj.weight[: dropped * net.attention.layer.head_dim] = 0
-    numbers = net.numbers(x - late)
+    numbers = net.numbers((x + late) % modulus)
     wrong = int((net.counts(numbers, x).numpy() != CountPairs(modulus, coefficient).target(x.numpy())).any(1).sum())
     r, bits = net.attention.heads, ceil(log2(2 * g + 4))
     most = {0: tokens - 1, 1: (tokens - 1) * (tokens + 2) // 2}.get(g, tokens**2 - 1)
@@ -229,7 +229,7 @@ STATEMENTS = (
             "(N - 1)(N + 2) / 2 of 3 bits for G = 1; numbers that are not rounded take (N - 1) log2 M bits",
             test=rounded_numbers_count,
             cases={"modulus": (3, 5, 128), "coefficient": (0, 1, 2, -1), "tokens": (2, 3, 5)},
-            mutants={"steps one late": {"late": 1}, "G + 1": {"more": 1}, "a number less": {"dropped": 1}},
+            mutants={"tokens one late": {"late": 1}, "G + 1": {"more": 1}, "a number less": {"dropped": 1}},
             wider={"modulus": range(2, 200), "coefficient": range(-2, 4), "tokens": range(2, 7)},
         ),
         note="One number for each pair, from queries and keys of positions, rounded to where it stands among the "
