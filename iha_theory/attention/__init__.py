@@ -4,7 +4,7 @@
 - `patterns`: softmax, linear and hard attention on (batch, heads, tokens, width) tensors.
 - `masks`: which (query, key) pairs may attend, from a mask, causality and a window.
 - `rotary`: rotary positions.
-- `projections`: MHA, GQA and MQA.
+- `projections`: MHA, GQA and MQA, latent (MLA) and tensor-product attention.
 - `mixing`: IHA, Talking-Heads and Differential attention.
 - `higher_order`: 2-simplicial attention.
 - `gates`: gated attention.
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from iha_theory.attention.mixing.interleaved import InterleavedHeadAttention
     from iha_theory.attention.mixing.talking_heads import TalkingHeadsAttention
     from iha_theory.attention.projections.grouped import GroupedQueryAttention
+    from iha_theory.attention.projections.latent import MultiHeadLatentAttention
     from iha_theory.attention.projections.multihead import MultiHeadAttention
+    from iha_theory.attention.projections.tensor_product import TensorProductAttention
     from iha_theory.attention.two_layer import TwoLayerAttention
 
 _PLACES = {
@@ -37,7 +39,9 @@ _PLACES = {
     "GroupedQueryAttention": "projections.grouped",
     "InterleavedHeadAttention": "mixing.interleaved",
     "MultiHeadAttention": "projections.multihead",
+    "MultiHeadLatentAttention": "projections.latent",
     "TalkingHeadsAttention": "mixing.talking_heads",
+    "TensorProductAttention": "projections.tensor_product",
     "TwoLayerAttention": "two_layer",
     "TwoSimplicialAttention": "higher_order.simplicial",
 }
@@ -50,7 +54,9 @@ __all__ = [
     "InterleavedHeadAttention",
     "LayerOptions",
     "MultiHeadAttention",
+    "MultiHeadLatentAttention",
     "TalkingHeadsAttention",
+    "TensorProductAttention",
     "TwoLayerAttention",
     "TwoSimplicialAttention",
 ]

@@ -119,6 +119,33 @@ class GQA(LayerOptions):
 
 
 @dataclass(frozen=True)
+class MLA(LayerOptions):
+    """Keys and values from a latent vector."""
+
+    layer: ClassVar[str] = "MultiHeadLatentAttention"
+    passed: ClassVar[tuple[str, ...]] = ("latent_dim",)
+
+    latent_dim: int | None = option(None, "width of MLA's latent vector (default: four heads' widths)", 1)
+
+
+@dataclass(frozen=True)
+class TensorProduct(LayerOptions):
+    """Queries, keys and values as products of factors: R_V maps a head."""
+
+    layer: ClassVar[str] = "TensorProductAttention"
+    passed: ClassVar[tuple[str, ...]] = ("query_rank", "key_rank", "value_rank")
+    affine_maps: ClassVar[bool] = False
+
+    query_rank: int = option(6, "rank of the queries' tensor product", 1)
+    key_rank: int = option(2, "rank of the keys'", 1)
+    value_rank: int = option(2, "rank R_V of the values': its capacity is H R_V", 1)
+
+    def bound(self) -> dict[str, Any]:
+        """R_V."""
+        return {"value_rank": self.value_rank}
+
+
+@dataclass(frozen=True)
 class TalkingHeads(LayerOptions):
     """Heads mixed before and after the pattern."""
 
@@ -236,6 +263,8 @@ KINDS: dict[str, type[LayerOptions]] = {
     "mha": LayerOptions,
     "mqa": MQA,
     "gqa": GQA,
+    "mla": MLA,
+    "tensor-product": TensorProduct,
     "talking-heads": TalkingHeads,
     "differential": Differential,
     "iha": IHA,

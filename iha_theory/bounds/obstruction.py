@@ -21,7 +21,9 @@ from torch.func import functional_call, vmap
 from iha_theory import blueprint
 from iha_theory.attention import (
     InterleavedHeadAttention,
+    MultiHeadLatentAttention,
     TalkingHeadsAttention,
+    TensorProductAttention,
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
@@ -187,8 +189,7 @@ def logits(layer: Layer, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor
     """The logits of the softmax rows at the last token; no rows for the linear pattern."""
     if isinstance(layer, TwoLayerAttention) or layer.pattern == "linear":
         return x.new_zeros(len(x), 0, 1)
-    q = layer.q_proj(x[:, -1]).unflatten(-1, (-1, layer.head_dim))
-    k = layer.k_proj(x).unflatten(-1, (-1, layer.head_dim))
+    q, k = _query_and_keys(layer, x)
     if isinstance(layer, InterleavedHeadAttention):
         q = torch.einsum("mhp,bmc->bhpc", layer.alpha_q, q)
         k = torch.einsum("mhp,bnmc->bnhpc", layer.alpha_k, k)
@@ -201,6 +202,21 @@ def logits(layer: Layer, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor
         if isinstance(layer, TalkingHeadsAttention) and layer.mix_logits is not None:
             found = torch.einsum("hg,bgn->bhn", layer.mix_logits, found)
     return layer.scale * found
+
+
+def _query_and_keys(layer: AttentionLayer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The last token's queries, (batch, heads, width), and all keys, (batch, tokens, heads, width)."""
+    last, seen = x[:, -1], x
+    if isinstance(layer, MultiHeadLatentAttention):
+        last = last if layer.q_down is None else layer.q_down(last)
+        seen = (layer.kv_down if layer.kdim == layer.vdim else layer.k_down)(x)
+    q = layer.q_proj(last).unflatten(-1, (-1, layer.head_dim))
+    k = layer.k_proj(seen).unflatten(-1, (-1, layer.head_dim))
+    if isinstance(layer, TensorProductAttention):
+        of_query = layer.q_heads(last).unflatten(-1, (layer.query_rank, -1)) / layer.query_rank
+        of_keys = layer.k_heads(x).unflatten(-1, (layer.key_rank, -1)) / layer.key_rank
+        q, k = torch.einsum("brh,brc->bhc", of_query, q), torch.einsum("bnrh,bnrc->bnhc", of_keys, k)
+    return q, k
 
 
 class _AtQuery(nn.Module):

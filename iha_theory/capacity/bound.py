@@ -6,7 +6,18 @@ from iha_theory import blueprint
 from iha_theory.rounding import require_count
 
 Kind = Literal[
-    "mha", "mqa", "gqa", "talking-heads", "differential", "iha", "two-layer", "simplicial", "gated", "gated-headwise"
+    "mha",
+    "mqa",
+    "gqa",
+    "mla",
+    "tensor-product",
+    "talking-heads",
+    "differential",
+    "iha",
+    "two-layer",
+    "simplicial",
+    "gated",
+    "gated-headwise",
 ]
 KINDS = get_args(Kind)
 COLLAPSES = ("global", "per_head")
@@ -39,6 +50,7 @@ def capacity_bound(
     collapse: str | None = None,
     value_dim: int | None = None,
     width: int | None = None,
+    value_rank: int | None = None,
 ) -> int:
     """Upper bound on the operator Schmidt rank of layer(pos, pos, X), whatever its parameters, pattern and mask.
 
@@ -55,6 +67,9 @@ def capacity_bound(
 
     - **MHA**: L(X) = sum_h S_h X (B_h E_h). H terms: rank <= H.
     - **GQA**, **MQA**: B_h = B_{g(h)} is shared by a group, the maps S_h are not, as queries differ. H terms: H.
+    - **MLA**: B_h = W_DV W_UV,h is a product; one map a head, H terms.
+    - **Tensor-product**, head factors from positions: V_h = sum_r diag(a_rh) X B_r / R_V, so
+      L(X) = sum_{h,r} (S_h diag(a_rh) / R_V) X (B_r E_h): H R_V terms.
     - **Talking-Heads**: head h applies one map, U_h = sum_g mix[h,g] S_g, where S_g is the pattern of mixed logits.
       L(X) = sum_h U_h X (B_h E_h): H. That U_h is a sum of H maps does not matter, since only U_h meets B_h.
     - **Differential**: U_h = S1_h - lambda_h S2_h: H.
@@ -87,6 +102,7 @@ def capacity_bound(
         collapse: "global" or "per_head", for "iha" only.
         value_dim: d_v; needed by "simplicial" and "gated", taken with `width` by the others.
         width: of the content, d; None for any.
+        value_rank: R_V, for "tensor-product" only.
 
     Raises:
         ValueError: an unknown kind or collapse, a number below 1, or an argument that the kind lacks or does not have.
@@ -94,9 +110,13 @@ def capacity_bound(
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}: accepted are {', '.join(KINDS)}")
     require_count("heads", heads)
-    for name, value in (("pseudo_heads", pseudo_heads), ("collapse", collapse)):
-        if (value is None) != (kind != "iha"):
-            raise ValueError(f"{name} goes with iha, and only with it; got {name}={value!r} for {kind}")
+    for name, value, owner in (
+        ("pseudo_heads", pseudo_heads, "iha"),
+        ("collapse", collapse, "iha"),
+        ("value_rank", value_rank, "tensor-product"),
+    ):
+        if (value is None) != (kind != owner):
+            raise ValueError(f"{name} goes with {owner}, and only with it; got {name}={value!r} for {kind}")
     own_maps = kind in A_MAP_A_COORDINATE
     if (value_dim is None) == (own_maps or width is not None):
         names = " and ".join(A_MAP_A_COORDINATE)
@@ -106,6 +126,8 @@ def capacity_bound(
         if collapse not in COLLAPSES:
             raise ValueError(f"unknown collapse {collapse!r}: accepted are {', '.join(COLLAPSES)}")
         bound = min(bound, heads * require_count("pseudo_heads", pseudo_heads) ** (2 if collapse == "global" else 1))
+    if value_rank is not None:
+        bound *= require_count("value_rank", value_rank)
     if value_dim is None:
         return bound
     values = heads * require_count("value_dim", value_dim)

@@ -12,7 +12,9 @@ from iha_theory.attention import (
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
+    MultiHeadLatentAttention,
     TalkingHeadsAttention,
+    TensorProductAttention,
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
@@ -26,15 +28,18 @@ PATTERNS = ("softmax", "linear")
 VALUE_DIM = 4
 """Width d_v of a head's values in the table."""
 
+VALUE_RANK = 2
+"""R_V of tensor-product attention in the table."""
+
 
 def table(
     heads: Iterable[int] = HEADS, width: int | None = None, value_dim: int = VALUE_DIM
 ) -> Iterator[tuple[str, Callable[[], Capacity]]]:
     """The rows of the capacity table as (label, measurement), for each number of heads.
 
-    MHA, MQA, GQA (H > 3 not prime: groups of the smallest divisor of H), Talking-Heads (both mixings), Differential,
-    2-simplicial, two layers of MHA and gated attention, each with the softmax and the linear pattern; IHA with both,
-    P = 1..H and both collapses; torch's MHA. Each has an output projection.
+    MHA, MQA, GQA (H > 3 not prime: groups of the smallest divisor of H), MLA, tensor-product attention, Talking-Heads
+    (both mixings), Differential, 2-simplicial, two layers of MHA and gated attention, each with the softmax and the
+    linear pattern; IHA with both, P = 1..H and both collapses; torch's MHA. Each has an output projection.
 
     Args:
         heads: the numbers of heads H.
@@ -45,6 +50,8 @@ def table(
         ("mha", MultiHeadAttention),
         ("mqa", partial(GroupedQueryAttention, num_kv_heads=1)),
         ("gqa", _gqa),
+        ("mla", MultiHeadLatentAttention),
+        ("tensor-product", partial(TensorProductAttention, value_rank=VALUE_RANK)),
         ("talking-heads", TalkingHeadsAttention),
         ("differential", DifferentialAttention),
         ("simplicial", TwoSimplicialAttention),
@@ -78,7 +85,8 @@ def _row(
     value_dim: int,
 ) -> Capacity:
     """One of our layers with generic parameters, on more tokens than its bound needs."""
-    bound = capacity_bound(kind, heads, pseudo_heads, collapse, value_dim, width)
+    value_rank = VALUE_RANK if kind == "tensor-product" else None
+    bound = capacity_bound(kind, heads, pseudo_heads, collapse, value_dim, width, value_rank)
     embed_dim = max(24, 4 * heads)
     sizes = {"vdim": width, "head_dim": max(8, value_dim), "value_head_dim": value_dim}
     module = generic(lambda: build(embed_dim, heads, pattern=pattern, **sizes))

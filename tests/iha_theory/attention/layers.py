@@ -14,7 +14,9 @@ from iha_theory.attention import (
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
+    MultiHeadLatentAttention,
     TalkingHeadsAttention,
+    TensorProductAttention,
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
@@ -36,6 +38,7 @@ class Layer:
     generic: bool = True  # random numbers in every parameter, rather than the layer's own start
     rotary: bool = True
     depth: int = 1  # how often a value is averaged
+    products: bool = False  # keys and values are products of two functions of a token
 
     def __str__(self) -> str:
         return self.name
@@ -67,6 +70,7 @@ def _iha(name: str, *, generic: bool = True, **options: Any) -> Layer:
     return Layer(f"iha-{name}", InterleavedHeadAttention, reference.iha, tuple(options.items()), generic)
 
 
+RANKS = (("query_rank", 1), ("key_rank", 3), ("value_rank", 2))
 LAYERS = (
     Layer("mha", MultiHeadAttention, reference.mha),
     _iha("P1", num_pseudo_heads=1, init="random"),
@@ -78,6 +82,10 @@ LAYERS = (
     _iha("start-virtual", generic=False, num_pseudo_heads=3, collapse="per_head", causality="virtual"),
     Layer("gqa", GroupedQueryAttention, reference.gqa, (("num_kv_heads", 2),)),
     Layer("mqa", GroupedQueryAttention, reference.gqa, (("num_kv_heads", 1),)),
+    Layer("mla", MultiHeadLatentAttention, reference.mla, (("latent_dim", 5),)),
+    Layer("mla-query-latent", MultiHeadLatentAttention, reference.mla, (("query_latent_dim", 3),)),
+    Layer("tensor-product", TensorProductAttention, reference.tensor_product, products=True),
+    Layer("tensor-product-132", TensorProductAttention, reference.tensor_product, RANKS, products=True),
     Layer("talking", TalkingHeadsAttention, reference.talking_heads),
     Layer("talking-logits", TalkingHeadsAttention, reference.talking_heads, (("mix", "logits"),)),
     Layer("talking-weights", TalkingHeadsAttention, reference.talking_heads, (("mix", "weights"),)),
@@ -110,7 +118,7 @@ def average(layer: Any) -> Any:
         for name, parameter in layer.named_parameters():
             if "q_proj" in name:
                 parameter.zero_()
-            elif "v_proj" in name or "v2_proj" in name:
+            elif "v_proj" in name or "v2_proj" in name or "down" in name or "v_heads" in name:
                 parameter.fill_(1 / parameter.shape[-1])
             elif "gate_proj" in name:
                 parameter.fill_(100)  # of keys of ones: gates of 1

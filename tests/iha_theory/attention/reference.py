@@ -96,6 +96,48 @@ def gqa(layer, query, key, value, allowed, positions):
     return join(layer, [out[h] @ v[h // size] for h in range(layer.num_heads)])
 
 
+def mla(layer, query, key, value, allowed, positions):
+    """K_h = c^K W_UK,h, V_h = c^V W_UV,h, and logits scale (Q_h K_h^T + QR_h KR^T), of which QR and KR are turned."""
+
+    def down(name, x):
+        name = "kv_down" if layer.kdim == layer.vdim and name != "q_down" else name
+        return project(layer, name, x, getattr(layer, name).out_features)[0]
+
+    latent_q = query if layer.q_down is None else down("q_down", query)
+    q = project(layer, "q_proj", latent_q, layer.head_dim)
+    k = project(layer, "k_proj", down("k_down", key), layer.head_dim)
+    v = project(layer, "v_proj", down("v_down", value), layer.value_head_dim)
+    scores = [q[h] @ k[h].T for h in range(layer.num_heads)]
+    if layer.rotary:
+        turned = [turn(x, positions[0], layer.rotary_base) for x in project(layer, "q_rope", latent_q, layer.rope_dim)]
+        shared = turn(project(layer, "k_rope", key, layer.rope_dim)[0], positions[1], layer.rotary_base)
+        scores = [scores[h] + turned[h] @ shared.T for h in range(layer.num_heads)]
+    maps = [weights(layer.pattern, layer.scale * score, allowed) for score in scores]
+    return join(layer, [maps[h] @ v[h] for h in range(layer.num_heads)])
+
+
+def tensor_product(layer, query, key, value, allowed, positions):
+    """Every query, key and value is (1/R) sum_r a_r[h] b_r, for each token and head by itself."""
+
+    def products(which, of_heads, of_width, width):
+        a = project(layer, f"{which}_heads", of_heads, layer.num_heads)
+        b = project(layer, f"{which}_proj", of_width, width)
+        tokens, ranks = range(len(of_width)), range(len(a))
+        return [
+            np.array([sum(a[r][n, h] * b[r][n] for r in ranks) / len(a) for n in tokens])
+            for h in range(layer.num_heads)
+        ]
+
+    q = products("q", query, query, layer.head_dim)
+    k = products("k", key, key, layer.head_dim)
+    v = products("v", key, value, layer.value_head_dim)
+    if layer.rotary:
+        q = [turn(x, positions[0], layer.rotary_base) for x in q]
+        k = [turn(x, positions[1], layer.rotary_base) for x in k]
+    maps = [weights(layer.pattern, layer.scale * q[h] @ k[h].T, allowed) for h in range(layer.num_heads)]
+    return join(layer, [maps[h] @ v[h] for h in range(layer.num_heads)])
+
+
 def iha(layer, query, key, value, allowed, positions):
     """Definition 3, pseudo-major: blocks j stacked to Qbar_h in R^{NP x d}, one attention a head, collapse by R.
 

@@ -34,7 +34,8 @@ for spec in sys.argv[1:]:
             torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
     print(spec)
 """
-NAMES = ["iha-P3-global-virtual", "mha", "gqa", "talking", "differential", "simplicial", "gated", "two-layer"]
+NAMES = ["iha-P3-global-virtual", "mha", "gqa", "mla", "tensor-product", "talking", "differential", "simplicial"]
+NAMES += ["gated", "two-layer"]
 inductor = pytest.mark.skipif("IHA_TEST_INDUCTOR" not in os.environ, reason="slow: set IHA_TEST_INDUCTOR=1")
 
 

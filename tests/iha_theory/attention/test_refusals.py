@@ -15,7 +15,9 @@ from iha_theory.attention import (
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
+    MultiHeadLatentAttention,
     TalkingHeadsAttention,
+    TensorProductAttention,
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
@@ -88,6 +90,13 @@ OWN = [
     (TalkingHeadsAttention, {"mix": "neither"}, "unknown mix 'neither': accepted are both, logits, weights"),
     (DifferentialAttention, {"lambda_init": float("nan")}, "lambda_init must be a finite number, got nan"),
     (TwoSimplicialAttention, {"rotary": True}, "rotary 'token': accepted is None"),
+    (MultiHeadLatentAttention, {"latent_dim": 0}, "latent_dim must be an integer of at least 1, got 0"),
+    (MultiHeadLatentAttention, {"query_latent_dim": 0}, "query_latent_dim must be an integer of at least 1, got 0"),
+    (MultiHeadLatentAttention, {"rope_dim": 2}, "rope_dim is for rotary layers: this one was made with rotary=None"),
+    (MultiHeadLatentAttention, {"rotary": True, "head_dim": 2, "rope_dim": 3}, "rope_dim must be even, got 3"),
+    (TensorProductAttention, {"query_rank": 0}, "query_rank must be an integer of at least 1, got 0"),
+    (TensorProductAttention, {"key_rank": 0}, "key_rank must be an integer of at least 1, got 0"),
+    (TensorProductAttention, {"value_rank": -1}, "value_rank must be an integer of at least 1, got -1"),
     (GatedAttention, {"gate": "tanh"}, "unknown gate 'tanh': accepted are elementwise, headwise"),
     (TwoLayerAttention, {"second": {"vdim": 3}}, "vdim of the second layer is the first layer's out_dim"),
     (TwoLayerAttention, {"first": {"window": 0}}, "window must be an integer of at least 1, got 0"),
@@ -158,7 +167,10 @@ def test_causality_and_windows_of_two_sequences(row):
         row.build(window=2)(X[:, :3], X, X)
 
 
-@pytest.mark.parametrize("name", ["mha", "iha-P3-global-token", "gqa", "talking", "differential", "gated", "two-layer"])
+@pytest.mark.parametrize(
+    "name",
+    ["mha", "iha-P3-global-token", "gqa", "mla", "tensor-product", "talking", "differential", "gated", "two-layer"],
+)
 def test_positions(name):
     layer = BY_NAME[name].build(rotary=True)
     with pytest.raises(ValueError, match=re.escape("positions of shape (4,): expected (5,) or (batch, 5)")):

@@ -53,6 +53,12 @@ def test_the_logits_are_those_of_the_forward(kind):
         for name, eye in (("alpha_v", torch.tensor([[[1.0, 0.0, 0.0]]])), ("mix_weights", torch.eye(2))):
             if name in dict(one.named_parameters()):
                 one.get_parameter(name).copy_(eye)
+        if kind == "mla":
+            one.get_parameter("kv_down.weight").copy_(torch.eye(8, 4))
+            one.get_parameter("kv_down.bias").zero_()
+        if kind == "tensor-product":
+            one.get_parameter("v_heads.weight").zero_()
+            one.get_parameter("v_heads.bias").fill_(1)
         if "gate_proj.weight" in dict(one.named_parameters()):
             one.get_parameter("gate_proj.weight").zero_()
             one.get_parameter("gate_proj.bias").fill_(100)

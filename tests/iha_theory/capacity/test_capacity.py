@@ -15,7 +15,9 @@ from iha_theory.attention import (
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
+    MultiHeadLatentAttention,
     TalkingHeadsAttention,
+    TensorProductAttention,
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
@@ -50,7 +52,7 @@ def rows() -> list[Capacity]:
 # Bounds.
 
 
-@pytest.mark.parametrize("kind", ["mha", "mqa", "gqa", "talking-heads", "differential", "gated-headwise"])
+@pytest.mark.parametrize("kind", ["mha", "mqa", "gqa", "mla", "talking-heads", "differential", "gated-headwise"])
 def test_one_map_a_head(kind: Any):
     assert [capacity_bound(kind, h) for h in range(1, 7)] == [1, 2, 3, 4, 5, 6]
 
@@ -85,6 +87,7 @@ def narrow(value_dim: int) -> list[Any]:
 
 def test_two_layers_and_simplicial():
     assert [capacity_bound("two-layer", h) for h in (1, 2, 5)] == [1, 4, 25]
+    assert [capacity_bound("tensor-product", 3, value_rank=r) for r in (1, 2, 5)] == [3, 6, 15]
     for kind in ("simplicial", "gated"):
         assert [capacity_bound(kind, h, value_dim=5) for h in range(1, 6)] == [5, 10, 15, 20, 25]
 
@@ -103,6 +106,9 @@ def test_two_layers_and_simplicial():
             {"kind": "simplicial", "heads": 2},
             "value_dim goes with width, and with simplicial and gated; got value_dim=None",
         ),
+        ({"kind": "tensor-product", "heads": 2}, "value_rank goes with tensor-product"),
+        ({"kind": "mla", "heads": 2, "value_rank": 2}, "value_rank goes with tensor-product"),
+        ({"kind": "tensor-product", "heads": 2, "value_rank": 0}, "value_rank must be an integer"),
         ({"kind": "simplicial", "heads": 2, "value_dim": 0}, "value_dim must be an integer"),
         ({"kind": "two-layer", "heads": 2, "value_dim": 4}, "got value_dim=4, width=None for two-layer"),
         ({"kind": "mha", "heads": 2, "width": 4}, "got value_dim=None, width=4 for mha"),
@@ -116,7 +122,18 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str):
 
 # The table.
 
-SIMPLE = ("mha", "mqa", "talking-heads", "differential", "simplicial", "two-layer", "gated", "gated-headwise")
+SIMPLE = (
+    "mha",
+    "mqa",
+    "mla",
+    "tensor-product",
+    "talking-heads",
+    "differential",
+    "simplicial",
+    "two-layer",
+    "gated",
+    "gated-headwise",
+)
 
 
 def test_every_rank_is_its_bound_with_a_wide_gap(rows: list[Capacity]):
@@ -151,6 +168,7 @@ def test_bounds_in_the_table_are_those_of_t1(rows: list[Capacity]):
             "two-layer": h * h,
             "simplicial": 4 * h,
             "gated": 4 * h,
+            "tensor-product": 2 * h,
             "iha": min(h * h, h * p * p if row.collapse == "global" else h * p),
         }.get(row.layer, h)
         assert row.bound == expected, row
@@ -176,6 +194,8 @@ def test_the_sizes_grow_with_the_heads():
 KINDS = {
     "mha": lambda **o: (MultiHeadAttention(24, 3, **o), 3),
     "gqa": lambda **o: (GroupedQueryAttention(24, 4, num_kv_heads=2, **o), 4),
+    "mla": lambda **o: (MultiHeadLatentAttention(24, 3, latent_dim=2, **o), 3),
+    "tensor-product": lambda **o: (TensorProductAttention(24, 3, value_rank=3, **o), 9),
     "talking": lambda **o: (TalkingHeadsAttention(24, 3, **o), 3),
     "differential": lambda **o: (DifferentialAttention(24, 3, **o), 3),
     "iha": lambda **o: (InterleavedHeadAttention(24, 3, num_pseudo_heads=2, collapse="per_head", **o), 6),

@@ -12,7 +12,18 @@ from iha_theory.capacity import rows
 from iha_theory.cli import capacity as command
 from iha_theory.cli.main import Parser
 
-SIMPLE = ("mha", "mqa", "talking-heads", "differential", "simplicial", "two-layer", "gated", "gated-headwise")
+SIMPLE = (
+    "mha",
+    "mqa",
+    "mla",
+    "tensor-product",
+    "talking-heads",
+    "differential",
+    "simplicial",
+    "two-layer",
+    "gated",
+    "gated-headwise",
+)
 """Beside these the table for 2 heads has four IHA and torch's layer."""
 
 

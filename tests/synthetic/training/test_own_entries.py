@@ -208,7 +208,8 @@ def test_every_layer_can_be_trained_on_every_task(task, attention):
         assert found.outcome == "finished"
         if found.floor is not None:
             assert found.measured.error >= found.floor - found.measured.slack
-            assert found.floor == pytest.approx(0 if (run.capacity or 0) >= 4 else alone.floor)
+            exact = task not in ("parity", "esp") and (run.capacity or 0) >= 4
+            assert found.floor == pytest.approx(0 if exact else alone.floor)
         assert (found.floor is None) == (task == "cpm3" or (task in ("parity", "esp") and attention == "two-layer"))
     assert together[0].losses != together[1].losses
 
