@@ -24,7 +24,7 @@ from torch import Tensor
 from constructions.construction import Construction, blocks
 from constructions.cpm3.workspace import shift
 from constructions.filter_bank.paper import selectors
-from iha_theory import exact
+from iha_theory import blueprint, exact
 from iha_theory.operators.weights import PositionWeights, to_layer
 from iha_theory.rounding import require_count
 
@@ -73,6 +73,13 @@ class RoundedNetwork:
         return self.counts(self.numbers(x), x)
 
 
+@blueprint.construction(
+    "rounded-numbers",
+    "(N - 1)(N + 2)/2 rounded numbers of 3 bits count for G = 1, and N - 1 of 2 bits for G = 0",
+    uses=("mha", "cpm3"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 6",
+)
 def network(tokens: int, modulus: int, coefficient: int) -> RoundedNetwork:
     """The whole construction.
 

@@ -61,12 +61,3 @@ def two_heads(tokens: int, modulus: int, coefficient: int) -> CountPairsNetwork:
     return CountPairsNetwork(
         Construction("two-heads/mha", "docs/results.md T18", layer, blocks("x_{}", tokens), 1), mlp
     )
-
-
-blueprint.unowned(
-    "proof only",
-    "value-width",
-    "one layer with content anywhere and an MLP: the total value width of MHA that counts grows as N / p",
-    uses=("cpm3", "mha", "iha"),
-    proof="docs/cpm3.md, Theorem 4",
-)

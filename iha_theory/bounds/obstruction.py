@@ -117,7 +117,18 @@ class Runs:
 @blueprint.theorem(
     "total-degree",
     "a layer of total degree R computes the parity of no more than R bits, and does not come near it",
-    uses=("softmax-rows", "parity-task", "mha", "gqa", "talking-heads", "differential", "iha", "simplicial"),
+    uses=(
+        "softmax-rows",
+        "parity-task",
+        "mha",
+        "gqa",
+        "talking-heads",
+        "differential",
+        "iha",
+        "simplicial",
+        "latent",
+        "tensor-product",
+    ),
     check="numerical",
     proof="docs/parity.md, Theorem 1",
 )

@@ -28,7 +28,7 @@ A_MAP_A_COORDINATE = ("simplicial", "gated")
 @blueprint.theorem(
     "capacity",
     "no position-only layer has a larger operator Schmidt rank than H (MHA and its relatives), "
-    "min(H^2, H P^2) (IHA), H^2 (two layers), H d_v (2-simplicial)",
+    "min(H^2, H P^2) (IHA), H^2 (two layers), H R_V (tensor-product), H d_v (2-simplicial, gated)",
     uses=(
         "position-only",
         "schmidt-rank",
@@ -39,6 +39,9 @@ A_MAP_A_COORDINATE = ("simplicial", "gated")
         "iha",
         "two-layer",
         "simplicial",
+        "latent",
+        "tensor-product",
+        "gated",
     ),
     check="numerical",
     proof="docs/bounds.md, Theorem 1",

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
+from iha_theory import blueprint
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.capacity import generic
@@ -91,6 +92,13 @@ def output(layer: AttentionLayer, sums: Float[Tensor, "batch rows sums"]) -> Flo
 # T15c
 
 
+@blueprint.theorem(
+    "value-width",
+    "one layer with content anywhere and an MLP: the total value width of MHA that counts grows as N / p",
+    uses=("cpm3", "softmax-rows", "mha", "iha"),
+    check="numerical",
+    proof="docs/cpm3.md, Theorem 4",
+)
 @torch.no_grad()
 def sets_differ(kind: str, half: int, seed: int, *, blind: bool = False, unseen: bool = False) -> Finding:
     """All sums over the first half, for every set; and that the layer's output is made of such sums.
@@ -149,6 +157,13 @@ def too_few_collide(kind: str, half: int, seed: int, *, more: int = 0, other: bo
 # T15g
 
 
+@blueprint.construction(
+    "few-rows",
+    "s + 1 heads of IHA of width 1 tell the sets of the bound on value width, for s^2 tokens",
+    uses=("iha", "softmax-rows"),
+    check="numerical",
+    proof="docs/cpm3.md, Theorem 4",
+)
 def interleaved(side: int, sharp: float = 60.0) -> InterleavedHeadAttention:
     """IHA with s + 1 heads of width 1 on [e_j f, f, 1[query token]], f = 1 where a token stands for an element j.
 
@@ -204,6 +219,7 @@ STATEMENTS = (
     Statement(
         id="T15c",
         source="docs/cpm3.md, Theorem 4",
+        place=Place("numerical", ("value-width",)),
         claim=Claim(
             text="content anywhere, M >= N + 2, G = 1: a layer that counts has sums over half the tokens that differ "
             "for all 2^((N - 1)/2) sets: H (d_v + 1) of softmax MHA, H d_v of linear MHA, H P (d_v + 1) of softmax IHA",
@@ -227,6 +243,7 @@ STATEMENTS = (
     Statement(
         id="T15g",
         source="docs/cpm3.md, Theorem 4",
+        place=Place("numerical", ("few-rows",)),
         claim=Claim(
             text="on the sets of T15c softmax IHA needs less value width: s + 1 heads of width 1 with P = s + 1 tell "
             "|A and B| for (N - 1)/2 = s^2",

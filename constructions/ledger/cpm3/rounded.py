@@ -12,7 +12,8 @@ from jaxtyping import Int
 
 from constructions.cpm3 import rounded
 from constructions.ledger.cases import sequences
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
+from iha_theory import blueprint
 from synthetic.tasks.count_pairs import CountPairs
 
 # T15d
@@ -75,6 +76,13 @@ def too_few_rounded(
     return Finding(same and counts[first] != counts[second], what, {"counts": counts})
 
 
+@blueprint.theorem(
+    "rounded-bits",
+    "numbers rounded by monotone rules to p bits: r p >= N - 1, as a middle counts otherwise than its ends",
+    uses=("cpm3", "position-only"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 6",
+)
 def middle_shows(
     modulus: int, coefficient: int, others: int, *, own: int | None = None, ones: int | None = None
 ) -> Finding:
@@ -147,6 +155,13 @@ def window(modulus: int, coefficient: int) -> tuple[int, int]:
     return best
 
 
+@blueprint.theorem(
+    "rounded-tables",
+    "rounded numbers that do not use the own token take about N log2 M bits again, or half of them",
+    uses=("cpm3", "position-only"),
+    check="exact",
+    proof="docs/cpm3.md, Theorem 7",
+)
 def tables_tell(
     modulus: int, coefficient: int, others: int, *, own: int | None = None, zeros: int | None = None
 ) -> Finding:
@@ -199,6 +214,7 @@ STATEMENTS = (
     Statement(
         id="T15d",
         source="docs/cpm3.md, Theorem 6",
+        place=Place("exact", ("rounded-bits",)),
         claim=Claim(
             text="with positions only and numbers rounded by monotone rules to p bits, r p >= N - 1 for M >= 3 "
             "(ceil(2 (N - 1) / 3) if M = 3 and M does not divide G): a middle counts otherwise than its ends",
@@ -224,6 +240,7 @@ STATEMENTS = (
     Statement(
         id="T15e",
         source="docs/cpm3.md, Theorem 6",
+        place=Place("exact", ("rounded-numbers",)),
         claim=Claim(
             text="no log2 M comes into T15d: for every M, N - 1 rounded numbers of 2 bits count for G = 0, and "
             "(N - 1)(N + 2) / 2 of 3 bits for G = 1; numbers that are not rounded take (N - 1) log2 M bits",
@@ -238,6 +255,7 @@ STATEMENTS = (
     Statement(
         id="T15f",
         source="docs/cpm3.md, Theorem 7",
+        place=Place("exact", ("rounded-tables",)),
         claim=Claim(
             text="if rounded numbers do not use the own token, log2 M comes back: (N - 1) log2 ceil(M / 2) for G = 0, "
             "(floor((N - 1) / 2) - 1) log2((M + 1) / 2) for G = 1 and odd M; about half for most G and prime M",

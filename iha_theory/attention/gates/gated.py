@@ -6,12 +6,20 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.projections.multihead import MultiHeadAttention
 
 Gate = Literal["elementwise", "headwise"]
 GATES = get_args(Gate)
 
 
+@blueprint.definition(
+    "gated",
+    "gated attention: MHA with a sigmoid gate on the output of each head, for each coordinate or for the head",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class GatedAttention(MultiHeadAttention):
     """MHA whose heads' outputs are gated by the query's token, before the output projection.
 

@@ -7,10 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.projections.multihead import MultiHeadAttention
 from iha_theory.rounding import require_count
 
 
+@blueprint.definition(
+    "latent",
+    "multi-head latent attention: MHA whose keys and values are made of one narrow latent a token",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class MultiHeadLatentAttention(MultiHeadAttention):
     """MLA: MHA whose keys and values are read off a latent vector of width c.
 

@@ -5,10 +5,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from iha_theory import blueprint
 from iha_theory.attention.projections.multihead import MultiHeadAttention
 from iha_theory.rounding import require_count
 
 
+@blueprint.definition(
+    "tensor-product",
+    "tensor-product attention: MHA whose queries, keys and values are sums of products of two factors"
+    " of the token, over heads and coordinates",
+    uses=("mha",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class TensorProductAttention(MultiHeadAttention):
     """TPA: MHA whose queries, keys and values are tensor products, over the heads and their coordinates.
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from constructions import ledger
 from constructions.ledger import graph
-from iha_theory import blueprint
+from iha_theory import attention, blueprint
 from iha_theory.blueprint import Node
 
 ROOT = Path(__file__).parents[3]
@@ -24,6 +25,12 @@ def test_nothing_is_wrong_with_the_graph(nodes):
 
 def test_every_statement_is_a_node(nodes):
     assert {n.name for n in nodes.values() if n.kind == "statement"} == {s.id for s in ledger.statements()}
+
+
+def test_every_attention_layer_is_a_node(nodes):
+    layers = {code for name in attention.__all__ if isinstance(code := getattr(attention, name), type)}
+    named = {graph.owner(n.owner) for n in nodes.values() if n.kind == "definition" and n.owner}
+    assert {layer for layer in layers if issubclass(layer, nn.Module)} <= named
 
 
 def test_every_statement_rests_on_something(nodes):
