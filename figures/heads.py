@@ -10,7 +10,8 @@ from sympy import QQ
 
 from constructions.cpm3.workspace import shift, workspace
 from constructions.heads.exact import ExactTask
-from constructions.suite import bank, cpm3, parity
+from constructions.suite import bank, cpm3
+from constructions.suite.content import parity
 from figures import style
 from figures.style import Picture
 from iha_theory import exact

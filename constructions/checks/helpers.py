@@ -19,7 +19,7 @@ from sympy.polys.matrices import DomainMatrix
 from torch import Tensor, nn
 
 from constructions.checks.mutants import MutantResult, Subject, changed, holds
-from constructions.construction import Construction
+from constructions.construction import Block, Construction
 from constructions.cpm3.packing import PackedNetwork
 from constructions.cpm3.workspace import CountPairsNetwork
 from constructions.filter_bank.approximate import Decomposition
@@ -29,6 +29,7 @@ from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.tiled import Tile
 from constructions.filter_bank.unstructured import Grid
 from constructions.targets.parity import ParityLayer
+from constructions.targets.relations import Composition
 from constructions.targets.state_space import RationalFilter
 from iha_theory.attention import TwoLayerAttention
 from iha_theory.attention.base import AttentionLayer
@@ -42,6 +43,7 @@ UNDAMAGED = {
     "filter_bank.product_fit.chebyshev_maps": "a basis of polynomials; in a wrong one the fit falls back on the powers",
     "filter_bank.tiled._side": "chooses among tilings, which are all right",
     "filter_bank.unstructured.heads": "chooses between two layouts, which are both right",
+    "targets.relations.sharpness": "a larger scale is right too",
     "targets.parity.nodes": "any distinct ones are right: the weights are solved for them",
     "targets.state_space.tiled": "chooses between two layouts, which are both right",
 }
@@ -228,6 +230,11 @@ def _(result: Tile) -> Any:
     return replace(result, rows=result.rows[1:])
 
 
+@damaged.register
+def _(result: Block) -> Any:
+    return replace(result, start=result.start + 1)
+
+
 FIELDS: dict[type, str] = {
     Construction: "readout",
     PositionWeights: "query",
@@ -263,6 +270,11 @@ def _(result: PackedNetwork) -> Any:
 @damaged.register
 def _(result: AttentionLayer) -> Any:
     return _weight_reversed(result, result.q_proj, 0)
+
+
+@damaged.register
+def _(result: Composition) -> Any:
+    return replace(result, mlp=_weight_reversed(result.mlp, result.mlp.above, 1))
 
 
 @damaged.register

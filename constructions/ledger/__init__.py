@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from constructions.ledger.attention import definitions, inclusion, linear, start, strictness
 from constructions.ledger.bank import beyond, bounds, narrow, rank, sharper, structure
 from constructions.ledger.bank import paper as bank
-from constructions.ledger.content import anywhere, concatenated, limits, parity
+from constructions.ledger.content import anywhere, concatenated, limits, parity, relations
 from constructions.ledger.content import exact as content
 from constructions.ledger.costs import compute, cpm3_parameters, reported
 from constructions.ledger.costs import parameters as costs
@@ -54,6 +54,7 @@ MODULES = (
     anywhere,
     limits,
     parity,
+    relations,
 )
 
 

@@ -11,7 +11,7 @@ EPILOG = """\
 ids:
   E1 ... E13  statements of the paper that need an assumption or a repair
   P-...       the paper's other statements
-  T1 ... T19  this project's own (docs/results.md)
+  T1 ... T20  this project's own (docs/results.md)
 
 verdicts, each computed now from checks that could have failed:
   holds                     no counterexample among the cases, and a lower bound where a count is said to be needed

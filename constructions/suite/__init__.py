@@ -6,7 +6,7 @@
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
-- `parity`: by softmax with content anywhere, and not one bit more.
+- `content`: parity by softmax with content anywhere, and not one bit more; relations, with content in the keys.
 - `mutants`: damage to constructions, to the helpers that build them and to counted heads; each module above says in
   `subjects()` what is damaged.
 """
@@ -31,14 +31,27 @@ from constructions.suite import (
     fewer_heads,
     inclusion,
     packing,
-    parity,
     state_space,
 )
+from constructions.suite.content import parity, relations
 from iha_theory.processes import Lost, spread
 from synthetic.graphs import Graph, builtin
 
-GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm", "parity")
-MODULES = (bank, every_matrix, cpm3, packing, causal, inclusion, better, fewer_heads, convolution, state_space, parity)
+GROUPS = ("bank", "cpm3", "causal", "inclusion", "strictness", "better", "convolution", "ssm", "parity", "relations")
+MODULES = (
+    bank,
+    every_matrix,
+    cpm3,
+    packing,
+    causal,
+    inclusion,
+    better,
+    fewer_heads,
+    convolution,
+    state_space,
+    parity,
+    relations,
+)
 GRAPHS = ("karate", "les_miserables", "florentine", "davis", "petersen", "cycle:16", "random:20")
 TERMS = (1, 2, 4, 5, 9, 16, 17, 25)
 N_MAX = range(1, 27)
@@ -119,6 +132,8 @@ def steps(
             few = rows == max(parity.ROWS) and tuple(groups) != ("parity",)  # 1000 take half a minute
             options = (rows, exact_only, parity.FEW if few else parity.WEIGHTS, (layer,))
             out.append(Step(f"parity, {rows} rows, {layer}", lambda options=options: parity.more_checks(*options)))
+    if "relations" in groups:
+        out += [Step(f"relations, m = {m}", lambda m=m: relations.checks(m, exact_only)) for m in relations.POINTS]
     return out
 
 
@@ -225,4 +240,5 @@ def small_steps() -> list[Step]:
         Step("state space, special", lambda: state_space.special_checks(exact_only=True)),
         Step("parity", lambda: parity.checks(2, exact_only=True)),
         Step("parity, one bit more", lambda: parity.more_checks(1, exact_only=True)),
+        Step("relations", lambda: relations.checks(2, exact_only=True)),
     ]

@@ -27,6 +27,7 @@ names:
   parity      of k bits at a query token, by softmax with content anywhere: k MHA heads, ceil(sqrt k) IHA heads; and
               parity-more: 1000 layers of 1, 4 and 9 rows with random weights, none of which does one bit more (20 of
               9 rows where this is not all that is checked)
+  relations   paths of 2 and 3 steps on m points by two heads that see content, and m heads that count them
   a graph     the bank on that graph only: karate, les_miserables, florentine, davis, petersen, or a family
               such as cycle:16 or random:20
 

@@ -25,6 +25,7 @@ HOLDING = [
     *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14e", "T14f", "T16", "T16a", "T17a", "T17c", "T18"),
     *(f"T15{part}" for part in "bcdefg"),
     *(f"T19{part}" for part in "abcdef"),
+    *(f"T20{part}" for part in "abc"),
 ]
 EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
     "E1": (FAILS, {"modulus": 2, "coefficient": 5}, "M = 2, G = 5: the predicate is the same for all residues"),

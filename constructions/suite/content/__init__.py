@@ -1,0 +1,1 @@
+"""Checks of layers that see content: parity, relations."""
