@@ -1,0 +1,90 @@
+"""What the entries of all layers have. Imports no torch."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from iha_theory.options import Options, option
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class LayerOptions(Options):
+    """What every layer here has, and MHA all that it has.
+
+    Raises:
+        ValueError: as `Options`; circulant projections of a width of their own.
+    """
+
+    layer: ClassVar[str] = "MultiHeadAttention"
+    """The class, in `iha_theory.attention`."""
+    passed: ClassVar[tuple[str, ...]] = ()
+    """The options that are arguments of the class, by the same names."""
+    affine_maps: ClassVar[bool] = True
+    """Whether each map of one linear layer is affine in the content of the query: docs/content.md, Theorem 1."""
+
+    heads: int = option(3, "heads H", 1)
+    head_dim: int | None = option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
+    circulant: bool = option(
+        False, "initial query and key projections are circulant on positions, and so alike for all of them"
+    )
+    gain: float = option(1.0, "factor on the initial orthogonal query and key projections", 0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.circulant and self.head_dim is not None:
+            raise ValueError("circulant projections are square on positions: leave head_dim out")
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """The layer's arguments beyond those of all: values wide enough to reach its capacity on content of width d."""
+        return {"value_head_dim": content} | {name: getattr(self, name) for name in self.passed}
+
+    def numbers(self, tokens: int) -> int:
+        """Of its query and key projections and of its attention maps of a sample, from below."""
+        return self.heads * (2 * (self.head_dim or 1 if self.head_dim is not None else tokens) * tokens + tokens**2)
+
+    def bound(self) -> dict[str, Any]:
+        """What `iha_theory.capacity.capacity_bound` needs beyond the heads."""
+        return {}
+
+    def make(
+        self,
+        query: int,
+        key: int,
+        value: int,
+        *,
+        content: int | None,
+        tokens: int,
+        pattern: str,
+        out: int | None,
+        bias: bool = False,
+    ) -> "nn.Module":
+        """The layer; scale 1, since the initial weights set the size of the logits.
+
+        Args:
+            query: width of the query's input.
+            key: of the key's.
+            value: of the value's.
+            content: d, or the output's width where values hold more than content. None: the layer of a transformer,
+                whose values are query / heads wide and whose scale is its own, 1/sqrt(head_dim) for most.
+            tokens: N, the default width of queries and keys.
+            pattern: of `iha_theory.attention.patterns`.
+            out: width of the output; None for no output projection.
+            bias: biases in the projections.
+
+        Raises:
+            ValueError: sizes that the layer refuses.
+        """
+        from iha_theory import attention
+
+        share = max(1, query // self.heads)
+        own = self.arguments(share if content is None else content)
+        if content is None and "value_head_dim" in own:
+            own["value_head_dim"] = share
+        own |= {"out_proj": False} if out is None else {"out_dim": out}
+        head_dim = tokens if self.head_dim is None else self.head_dim or None
+        common: dict[str, Any] = {"kdim": key, "vdim": value, "head_dim": head_dim, "pattern": pattern, "bias": bias}
+        if content is not None:
+            common["scale"] = 1.0
+        return getattr(attention, self.layer)(query, self.heads, **common, **own)

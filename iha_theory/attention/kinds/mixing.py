@@ -1,0 +1,58 @@
+"""The entries of layers that mix heads or maps. Imports no torch."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from iha_theory.attention.kinds.base import LayerOptions
+from iha_theory.options import option
+
+
+@dataclass(frozen=True)
+class TalkingHeads(LayerOptions):
+    """Heads mixed before and after the pattern."""
+
+    layer: ClassVar[str] = "TalkingHeadsAttention"
+    passed: ClassVar[tuple[str, ...]] = ("mix",)
+
+    mix: Literal["both", "logits", "weights"] = option("both", "what Talking-Heads mixes over the heads")
+
+
+@dataclass(frozen=True)
+class Differential(LayerOptions):
+    """The difference of two maps a head."""
+
+    layer: ClassVar[str] = "DifferentialAttention"
+    passed: ClassVar[tuple[str, ...]] = ("lambda_init",)
+
+    lambda_init: float = option(0.8, "initial factor on the second maps of Differential attention")
+
+
+@dataclass(frozen=True)
+class IHA(LayerOptions):
+    """Interleaved heads. The H base values must be independent, so that each is d H wide (App. B.2)."""
+
+    layer: ClassVar[str] = "InterleavedHeadAttention"
+
+    pseudo_heads: int | None = option(None, "pseudo-heads P of IHA (default: as many as heads)", 1)
+    collapse: Literal["global", "per_head"] = option("global", "which outputs IHA's collapse mixes: all, or a head's")
+    init: Literal["random", "construction", "random-keys", "identity", "mha"] = option(
+        "random", "initial mixing of IHA"
+    )
+    noise: float = option(0.1, "standard deviation of noise on the initial mixing", 0)
+
+    @property
+    def pseudo(self) -> int:
+        """P."""
+        return self.pseudo_heads or self.heads
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """See the class."""
+        return {"value_head_dim": content * self.heads, "num_pseudo_heads": self.pseudo, "collapse": self.collapse}
+
+    def numbers(self, tokens: int) -> int:
+        """With P^2 maps a head, and the mixing."""
+        return super().numbers(tokens) + self.heads * self.pseudo * (self.pseudo * tokens**2 + 4 * self.heads)
+
+    def bound(self) -> dict[str, Any]:
+        """P and the collapse."""
+        return {"pseudo_heads": self.pseudo, "collapse": self.collapse}
