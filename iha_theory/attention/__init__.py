@@ -3,6 +3,7 @@
 - `base`: what all layers share: projections, argument checks, the output projection.
 - `patterns`: softmax, linear and hard attention on (batch, heads, tokens, width) tensors.
 - `masks`: which (query, key) pairs may attend, from a mask, causality and a window.
+- `fused`: softmax attention by causality, masks and windows without a mask of all pairs.
 - `rotary`: rotary positions.
 - `projections`: MHA, GQA and MQA, latent (MLA) and tensor-product attention.
 - `mixing`: IHA, Talking-Heads and Differential attention.

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from iha_theory.attention.masks import allowed_pairs
+from iha_theory.attention.masks import allowed_pairs, pairs
 from iha_theory.attention.patterns import PATTERNS, Pattern, default_scale
 from iha_theory.attention.rotary import rotate
 from iha_theory.rounding import require_count
@@ -224,17 +224,13 @@ class AttentionLayer(nn.Module):
             raise ValueError(f"positions of batch {positions.shape[0]}: accepted are 1 and {value.shape[0]}")
 
     def _options(self, mask: Tensor | None, is_causal: bool, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Any]:
-        """How `attend` runs ordinary attention of these tokens: pattern, scale, allowed pairs, causality, dropout."""
-        queries, keys = q.shape[-2], k.shape[-2]
-        plain = mask is None and self.window is None and queries == keys  # attend needs no mask for causality then
-        allowed = None
-        if not plain:
-            allowed = self._allowed_pairs(mask, is_causal, v.shape[0], queries, keys, q.device)
+        """How `attend` runs ordinary attention of these tokens: pattern, scale, pairs, dropout."""
+        sizes = {"batch": v.shape[0], "queries": q.shape[-2], "keys": k.shape[-2]}
+        causality = "token" if is_causal else "none"
         return {
             "pattern": self.pattern,
             "scale": self.scale,
-            "allowed": None if allowed is None else allowed[:, None],
-            "is_causal": is_causal and plain,
+            "pairs": pairs(mask, causality=causality, window=self.window, **sizes),
             "dropout": self.dropout if self.training else 0.0,
         }
 

@@ -15,6 +15,9 @@ Limit: a value that is not finite reaches every row whose weights it is multipli
 (0 * inf = NaN), as in torch's own attention. Finite keys and values at forbidden places never matter.
 
 Second derivatives of softmax attention need float64: torch's fused kernels for lower precision have none.
+
+Where causality is by token, or a mask or window is given, softmax attention takes the routes of `fused`, without a mask
+of all pairs. It takes one for few tokens, with dropout, off the CPU, and where torch.func differentiates.
 """
 
 import math
@@ -27,9 +30,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from iha_theory import blueprint
+from iha_theory.attention.fused import operation
+from iha_theory.attention.masks import Pairs
 
 Pattern = Literal["softmax", "linear", "hard"]
 PATTERNS = get_args(Pattern)
+EVERYWHERE = Pairs()
+DENSE = 128**2
+"""Up to so many pairs of virtual tokens a mask is written out: the steps that save it would take longer."""
 
 
 def default_scale(pattern: Pattern, head_dim: int) -> float:
@@ -51,8 +59,7 @@ def attend(
     *,
     pattern: Pattern,
     scale: float,
-    allowed: Bool[Tensor, "b_mask 1 queries keys"] | None = None,
-    is_causal: bool = False,
+    pairs: Pairs = EVERYWHERE,
     dropout: float = 0.0,
 ) -> Float[Tensor, "batch heads queries value_dim"]:
     """Attention outputs, (batch, heads, queries, value_dim).
@@ -63,26 +70,23 @@ def attend(
         v: values.
         pattern: "softmax", "linear" or "hard", as in the module docstring.
         scale: factor on <q, k>.
-        allowed: True where a query may attend to a key, of batch 1 or the values' batch; None allows all.
-        is_causal: query i sees keys 0..i. Only without `allowed`, which is where callers put causality otherwise.
+        pairs: which queries may attend to which keys, its mask of batch 1 or the values' batch; all if left out.
         dropout: probability with which a weight is zeroed (the rest is scaled up to compensate).
 
     Source: Sec. 3.1; hard attention, App. B.3.
     """
     batch = v.shape[0]
-    share = q.shape[0] == 1 and batch > 1 and (allowed is None or allowed.shape[0] == 1)
+    share = q.shape[0] == 1 and batch > 1 and (pairs.mask is None or pairs.mask.shape[0] == 1)
     if share:
         v = _batch_into_width(v)
     elif q.shape[0] != batch:
         q, k = q.expand(batch, -1, -1, -1), k.expand(batch, -1, -1, -1)
 
     if pattern == "softmax":
-        out = _softmax(q, k, v, scale, allowed, is_causal, dropout)
+        out = _softmax(q, k, v, scale, pairs, dropout)
     else:
-        if is_causal:
-            allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()[None, None]
         scores = (q @ k.transpose(-1, -2)) * scale
-        out = (_linear if pattern == "linear" else _hard)(scores, v, allowed, dropout)
+        out = (_linear if pattern == "linear" else _hard)(scores, v, pairs.written_out(q, k), dropout)
 
     return _batch_out_of_width(out, batch) if share else out
 
@@ -134,12 +138,19 @@ def _batch_out_of_width(out: Tensor, batch: int) -> Tensor:
     return out.squeeze(0).unflatten(-1, (batch, -1)).permute(2, 0, 1, 3)
 
 
-def _softmax(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, allowed: Tensor | None, is_causal: bool, dropout: float
-) -> Tensor:
+def _softmax(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs, dropout: float) -> Tensor:
+    ordered = pairs.causality == "virtual" or (pairs.causality == "token" and pairs.pseudo == 1)
+    plainly_causal = ordered and not pairs.narrow and pairs.start == 0 and q.shape[-2] == k.shape[-2]
+    if not plainly_causal and not (pairs.causality == "none" and not pairs.narrow):
+        if dropout == 0 and q.shape[-2] * k.shape[-2] > DENSE and operation.takes(q, k, v, pairs):
+            return operation.attention(q, k, v, scale, pairs)
+        allowed = pairs.written_out(q, k)
+    else:
+        allowed = None
+
     def sdpa() -> Tensor:
         return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=is_causal, scale=scale
+            q, k, v, attn_mask=allowed, dropout_p=dropout, is_causal=plainly_causal, scale=scale
         )
 
     if q.dtype != torch.float64:

@@ -5,5 +5,5 @@
 - `blocks`: masks and windows: blocks of queries, each against the keys that it may see.
 - `operation`: both as one torch operation, for autograd, torch.func and torch.compile.
 
-Imports nothing from outside this folder.
+May import `masks`.
 """

@@ -1,7 +1,8 @@
 """The routes of this folder as one torch operation, `iha_theory::attention`.
 
 As an operation of torch's own kind it is one node for autograd, it is opaque to torch.compile, and under torch.func's
-vmap the mapped axis joins the batch. Second derivatives are those of attention with the mask written out.
+vmap the mapped axis joins the batch. Second derivatives are those of attention with the mask written out. torch.func's
+own derivatives cannot enter it: `takes` says so, and such calls go another way.
 """
 
 from functools import partial
@@ -13,33 +14,53 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from iha_theory.attention.fused import blocks, kernel, token_causal
-from iha_theory.attention.fused.blocks import Pattern
+from iha_theory.attention.masks import Pairs
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, scale: float, pattern: Pattern) -> Tensor:
+def takes(q: Tensor, k: Tensor, v: Tensor, pairs: Pairs) -> bool:
+    """Whether `attention` can run this: on the CPU, some tokens, one dtype, causality in one sequence.
+
+    Other devices have other kernels; there the mask is written out.
+    """
+    if q.device.type != "cpu" or not q.dtype == k.dtype == v.dtype or q.dtype not in kernel.DTYPES:
+        return False
+    if pairs.causality != "none" and not pairs.narrow and (pairs.start or q.shape[2] != k.shape[2]):
+        return False
+    return min(q.numel(), k.numel(), v.numel()) > 0 and not any(_is_differentiated_by_func(x) for x in (q, k, v))
+
+
+def _is_differentiated_by_func(x: Tensor) -> bool:
+    if torch.compiler.is_compiling():
+        return False
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_gradtrackingtensor(x):
+            return True
+        x = functorch.get_unwrapped(x)
+    return False
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs) -> Tensor:
     """Softmax attention of virtual tokens, (batch, heads, queries * P, value width); 0 for a query that sees no key.
 
     Args:
-        q: (batch, heads, queries * P, width), on the CPU, of a dtype in `kernel.DTYPES`.
+        q: (batch, heads, queries * P, width); see `takes`.
         k: (batch, heads, keys * P, width).
         v: (batch, heads, keys * P, value width).
         scale: factor on <q, k>.
-        pattern: which virtual tokens see which.
+        pairs: which virtual tokens see which.
     """
     width = max(q.shape[-1], v.shape[-1])
     fitted = (kernel.fit_width(x, width) for x in (q, k, v))
-    out, _ = _forward(*fitted, scale, *pattern)
+    out, _ = _forward(*fitted, pairs.mask, scale, pairs.causality, pairs.window, pairs.pseudo, pairs.start)
     return out[..., : v.shape[-1]]
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, scale: float, pattern: Pattern) -> Tensor:
+def dense(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs) -> Tensor:
     """The same by definition, with the mask of all pairs: slow, and differentiable as often as one likes."""
-    tokens = (range(x.shape[2] // pattern.pseudo) for x in (q, k))
-    allowed = blocks.allowed_block(pattern, *tokens, q.device)
+    allowed = pairs.written_out(q, k)
     with sdpa_kernel(SDPBackend.MATH):
-        return F.scaled_dot_product_attention(
-            q, k, v, attn_mask=None if allowed is None else allowed[:, None], scale=scale
-        )
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
 
 
 @torch.library.custom_op("iha_theory::attention", mutates_args=())
@@ -47,15 +68,17 @@ def _forward(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    mask: Tensor | None,
     scale: float,
-    pseudo: int,
     causality: str,
     window: int | None,
-    mask: Tensor | None,
+    pseudo: int,
+    start: int,
 ) -> tuple[Tensor, Tensor]:
-    if causality == "token" and window is None and mask is None:
-        return token_causal.forward(q, k, v, scale, pseudo)
-    return blocks.forward(q, k, v, scale, Pattern(pseudo, causality, window, mask))
+    pairs = Pairs(mask, causality, window, pseudo, start)  # type: ignore[arg-type]
+    if causality != "none" and not pairs.narrow:
+        return token_causal.forward(q, k, v, scale, pseudo if causality == "token" else 1)
+    return blocks.forward(q, k, v, scale, pairs)
 
 
 @torch.library.custom_op("iha_theory::attention_backward", mutates_args=())
@@ -66,15 +89,17 @@ def _backward(
     v: Tensor,
     out: Tensor,
     lse: Tensor,
+    mask: Tensor | None,
     scale: float,
-    pseudo: int,
     causality: str,
     window: int | None,
-    mask: Tensor | None,
+    pseudo: int,
+    start: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if causality == "token" and window is None and mask is None:
-        return token_causal.backward(grad, q, k, v, out, lse, scale, pseudo)
-    return blocks.backward(grad, q, k, v, out, lse, scale, Pattern(pseudo, causality, window, mask))
+    pairs = Pairs(mask, causality, window, pseudo, start)  # type: ignore[arg-type]
+    if causality != "none" and not pairs.narrow:
+        return token_causal.backward(grad, q, k, v, out, lse, scale, pseudo if causality == "token" else 1)
+    return blocks.backward(grad, q, k, v, out, lse, scale, pairs)
 
 
 @_forward.register_fake
@@ -89,40 +114,37 @@ def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, ctx.scale, ctx.pseudo, ctx.causality, ctx.window, mask = inputs
+    q, k, v, mask, *ctx.rest = inputs
     ctx.save_for_backward(q, k, v, *output, mask)
 
 
 def _first_derivative(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    q, k, v, out, lse, mask = ctx.saved_tensors
-    pattern = ctx.pseudo, ctx.causality, ctx.window, mask
-    return *_backward(kernel.fit_width(grad, 0), q, k, v, out, lse, ctx.scale, *pattern), *(None,) * 5
+    return *_backward(kernel.fit_width(grad, 0), *ctx.saved_tensors, *ctx.rest), *(None,) * 6
 
 
 def _save_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    grad, q, k, v, _, _, ctx.scale, ctx.pseudo, ctx.causality, ctx.window, mask = inputs
+    grad, q, k, v, _, _, mask, *ctx.rest = inputs
     ctx.save_for_backward(grad, q, k, v, mask)
 
 
 def _second_derivative(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     """Outputs and log-sum-exps are functions of queries, keys and values: what hangs on them is in those gradients."""
     *saved, mask = ctx.saved_tensors
+    scale, *rest = ctx.rest
     with torch.enable_grad():
         grad, q, k, v = (x.detach().requires_grad_() for x in saved)
-        out = dense(q, k, v, ctx.scale, Pattern(ctx.pseudo, ctx.causality, ctx.window, mask))
-        first = torch.autograd.grad(out, (q, k, v), grad, create_graph=True)
-    return *torch.autograd.grad(first, (grad, q, k, v), grads), *(None,) * 7
+        first = torch.autograd.grad(dense(q, k, v, scale, Pairs(mask, *rest)), (q, k, v), grad, create_graph=True)
+    return *torch.autograd.grad(first, (grad, q, k, v), grads), *(None,) * 8
 
 
 def _mapped(operation: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
-    """The mapped axis joins the batch, which every tensor has first; a mask too, if it is not one for all."""
-    tensors = [isinstance(x, Tensor) for x in arguments]
+    """The mapped axis joins the batch, which every tensor has first; a mask that is one for all stays so."""
     size, flat = info.batch_size, list(arguments)
-    batch = next(x.shape[0 if at is None else 1] for x, at in zip(arguments, in_dims, strict=True))
-    for i in range(len(flat)):
-        if not tensors[i] or (flat[i].dtype == torch.bool and in_dims[i] is None and flat[i].shape[0] == 1):
+    batch = arguments[0].shape[0 if in_dims[0] is None else 1 if in_dims[0] == 0 else 0]
+    for i, (x, at) in enumerate(zip(arguments, in_dims, strict=True)):
+        if not isinstance(x, Tensor) or (x.dtype == torch.bool and at is None and x.shape[0] == 1):
             continue
-        moved = flat[i].expand(size, *flat[i].shape) if in_dims[i] is None else flat[i].movedim(in_dims[i], 0)
+        moved = x.expand(size, *x.shape) if at is None else x.movedim(at, 0)
         flat[i] = moved.expand(size, batch, *moved.shape[2:]).flatten(0, 1)
     outputs = operation(*flat)
     return tuple(x.unflatten(0, (size, batch)) for x in outputs), (0,) * len(outputs)

@@ -1,6 +1,7 @@
 """Interleaved Head Attention (IHA): Algorithm 1 and Definition 3 of the paper (Sec. 4), which are one function."""
 
 import math
+from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 import torch
@@ -166,16 +167,12 @@ class InterleavedHeadAttention(AttentionLayer):
         positions: Tensor | None,
     ) -> Tensor:
         """Mix, attend over the virtual tokens, collapse: see the class."""
-        queries, keys = q.shape[-2], k.shape[-2]
+        queries = q.shape[-2]
         out = attend(
             self._virtual(q, self.alpha_q, positions),
             self._virtual(k, self.alpha_k, positions),
             self._virtual(v, self.alpha_v, None, rotary=None),
-            pattern=self.pattern,
-            scale=self.scale,
-            allowed=self._allowed(mask, is_causal, v.shape[0], queries, keys, q.device),
-            is_causal=self._plainly_causal(mask, is_causal, queries, keys),
-            dropout=self.dropout if self.training else 0.0,
+            **self._options(mask, is_causal, q, k, v),
         )
         out = out.unflatten(-2, (queries, self.num_pseudo_heads))
         if self.collapse_kind == "global":
@@ -199,25 +196,11 @@ class InterleavedHeadAttention(AttentionLayer):
             at = at.repeat_interleave(pseudo, dim=-1)
         return rotate(flat, at[:, None], self.rotary_base)
 
-    def _plainly_causal(self, mask: Tensor | None, is_causal: bool, queries: int, keys: int) -> bool:
-        """Whether the virtual tokens are an ordinary causal sequence, for which no mask need be built."""
-        virtual = self.causality == "virtual" or self.num_pseudo_heads == 1
-        return is_causal and virtual and mask is None and self.window is None and queries == keys
-
-    def _allowed(
-        self, mask: Tensor | None, is_causal: bool, batch: int, queries: int, keys: int, device: torch.device
-    ) -> Tensor | None:
-        """Allowed pairs of virtual tokens, (1 or batch, 1, queries * P, keys * P)."""
-        if self._plainly_causal(mask, is_causal, queries, keys):
-            return None
-        allowed = self._allowed_pairs(mask, is_causal, batch, queries, keys, device)
-        if allowed is None:
-            return None
-        pseudo = self.num_pseudo_heads
-        allowed = allowed.repeat_interleave(pseudo, -2).repeat_interleave(pseudo, -1)
-        if is_causal and self.causality == "virtual":
-            allowed = allowed.tril()
-        return allowed[:, None]
+    def _options(self, mask: Tensor | None, is_causal: bool, q: Tensor, k: Tensor, v: Tensor) -> dict[str, Any]:
+        """As of ordinary attention, with the pairs of virtual tokens."""
+        options = super()._options(mask, is_causal, q, k, v)
+        causality = self.causality if is_causal else "none"
+        return options | {"pairs": replace(options["pairs"], causality=causality, pseudo=self.num_pseudo_heads)}
 
     @classmethod
     def from_mha(

@@ -1,0 +1,1 @@
+"""Tests of `iha_theory.attention.fused`: the routes against attention by definition."""
