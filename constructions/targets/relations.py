@@ -31,6 +31,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from constructions.construction import Block, Construction, Counted, count
+from iha_theory import blueprint
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.rounding import require_count, require_one_of
 
@@ -114,6 +115,13 @@ class Composition(Counted):
         return s if self.hops == 1 else self.mlp.bit(s)
 
 
+@blueprint.construction(
+    "composition",
+    "paths of h steps of a relation by two heads that see content and m + 2 ReLUs, h - 1 times",
+    uses=("relation", "mha", "pattern"),
+    check="exact",
+    proof="docs/relations.md, Theorem 1",
+)
 def composition(points: int, hops: int = 2, pattern: str = "hard") -> Composition:
     """Two heads of MHA and m + 2 ReLUs, applied h - 1 times.
 
@@ -145,6 +153,13 @@ def composition(points: int, hops: int = 2, pattern: str = "hard") -> Compositio
     return Composition(layer, Overlap(m), require_count("hops", hops))
 
 
+@blueprint.construction(
+    "two-step-paths",
+    "the number of two-step paths of a relation by m heads of hard attention that see content, no MLP",
+    uses=("relation", "mha", "pattern"),
+    check="exact",
+    proof="docs/relations.md, Theorem 2",
+)
 def paths(points: int) -> Construction:
     """m heads of hard attention on [x, I], added up: token (i, j) gets the number of k with R_ik = R_kj = 1.
 

@@ -3,7 +3,15 @@
 import numpy as np
 from jaxtyping import Float, Integer
 
+from iha_theory import blueprint
 
+
+@blueprint.definition(
+    "relation",
+    "a relation on m points: m^2 tokens (i, j) with a bit each; i is joined to j by h steps along its ones",
+    check="exact",
+    tests="tests/constructions/targets/test_relations.py",
+)
 def joined(relations: Integer[np.ndarray, "batch m m"], hops: int) -> Integer[np.ndarray, "batch m m"]:
     """1 where i -> k -> ... -> j, h steps along the relation, step by step; h >= 1."""
     reached = relations

@@ -10,7 +10,7 @@ import torch
 
 from constructions.checks.oracles.relations import joined
 from constructions.checks.relations import paths_error, relations, wrong_bits
-from constructions.ledger.statement import Claim, Finding, Statement
+from constructions.ledger.statement import Claim, Finding, Place, Statement
 from constructions.targets.relations import PATTERNS, composition, paths
 from iha_theory.attention import MultiHeadAttention
 
@@ -104,6 +104,7 @@ STATEMENTS = (
     Statement(
         id="T20a",
         source="docs/relations.md, Theorem 1",
+        place=Place("exact", ("composition",)),
         claim=Claim(
             text="paths of h steps of any relation on m points, tokens with row and column codes: two heads of MHA "
             "that see content (hard, or softmax at a stated scale) and m + 2 ReLUs, h - 1 times, give every bit",
@@ -122,6 +123,7 @@ STATEMENTS = (
     Statement(
         id="T20b",
         source="docs/relations.md, Theorem 2",
+        place=Place("exact", ("two-step-paths",)),
         claim=Claim(
             text="the number of two-step paths of any relation on m points: m heads of hard attention that see "
             "content, added up, without an MLP",
@@ -135,6 +137,7 @@ STATEMENTS = (
     Statement(
         id="T20c",
         source="docs/relations.md, Theorem 3",
+        place=Place("exact", ("relation", "position-only")),
         claim=Claim(
             text="with queries and keys of positions only and a linear read-out with a threshold, whatever the heads, "
             "patterns and widths, attention composes all relations on m points if and only if m <= 2",
