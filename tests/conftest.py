@@ -26,7 +26,7 @@ def pytest_xdist_auto_num_workers(config):
 
 def pytest_collection_modifyitems(items):
     """The longest modules first, so that no process is left waiting for another at the end."""
-    longest = ("test_verify_command.py", "test_cases.py", "test_readme.py", "test_mutants.py")
+    longest = ("test_verify_command.py", "test_cases.py", "test_pages.py", "test_mutants.py")
     items.sort(key=lambda item: longest.index(item.path.name) if item.path.name in longest else len(longest))
 
 

@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from iha_theory.cli import output
 
             stack.enter_context(output.only_json())
-        arguments = _parse(argv)
+        arguments = parse(argv)
 
         def run() -> int:
             with stack:
@@ -74,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return errors.exit_code(f"iha-theory {arguments.command}", run)
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The arguments of a command line, with the function that runs them at `run`; imports no command but this one."""
     parser = Parser(
         prog="iha-theory",
         description="Checks the theory of Interleaved Head Attention (IHA) against multi-head attention (MHA).",
