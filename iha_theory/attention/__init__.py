@@ -7,7 +7,7 @@
 - `rotary`: rotary positions.
 - `projections`: MHA, GQA and MQA, latent (MLA) and tensor-product attention.
 - `mixing`: IHA, Talking-Heads and Differential attention.
-- `higher_order`: 2-simplicial attention.
+- `higher_order`: 2-simplicial and Strassen attention.
 - `gates`: gated attention.
 - `two_layer`: two layers of MHA.
 - `kinds`: the layers by name with the options of each, `KINDS`.
@@ -25,6 +25,7 @@ from iha_theory.attention.kinds import KINDS, LayerOptions
 if TYPE_CHECKING:
     from iha_theory.attention.gates.gated import GatedAttention
     from iha_theory.attention.higher_order.simplicial import TwoSimplicialAttention
+    from iha_theory.attention.higher_order.strassen import StrassenAttention
     from iha_theory.attention.mixing.differential import DifferentialAttention
     from iha_theory.attention.mixing.interleaved import InterleavedHeadAttention
     from iha_theory.attention.mixing.talking_heads import TalkingHeadsAttention
@@ -41,6 +42,7 @@ _PLACES = {
     "InterleavedHeadAttention": "mixing.interleaved",
     "MultiHeadAttention": "projections.multihead",
     "MultiHeadLatentAttention": "projections.latent",
+    "StrassenAttention": "higher_order.strassen",
     "TalkingHeadsAttention": "mixing.talking_heads",
     "TensorProductAttention": "projections.tensor_product",
     "TwoLayerAttention": "two_layer",
@@ -56,6 +58,7 @@ __all__ = [
     "LayerOptions",
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
+    "StrassenAttention",
     "TalkingHeadsAttention",
     "TensorProductAttention",
     "TwoLayerAttention",

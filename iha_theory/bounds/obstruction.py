@@ -22,12 +22,13 @@ from iha_theory import blueprint
 from iha_theory.attention import (
     InterleavedHeadAttention,
     MultiHeadLatentAttention,
+    StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
     TwoLayerAttention,
-    TwoSimplicialAttention,
 )
 from iha_theory.attention.base import AttentionLayer
+from iha_theory.attention.higher_order.pairs import PairAttention
 from iha_theory.capacity import fan_in
 from iha_theory.operators.numerical import frozen
 from iha_theory.rounding import UNIT, require_count
@@ -205,9 +206,14 @@ def logits(layer: Layer, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor
         q = torch.einsum("mhp,bmc->bhpc", layer.alpha_q, q)
         k = torch.einsum("mhp,bnmc->bnhpc", layer.alpha_k, k)
         found = torch.einsum("bhpc,bnhrc->bhpnr", q, k).flatten(3).flatten(1, 2)
-    elif isinstance(layer, TwoSimplicialAttention):
-        second = layer.k2_proj(x).unflatten(-1, (-1, layer.head_dim))
-        found = torch.einsum("bhc,bnhc,bmhc->bhnm", q, k, second).flatten(2)
+    elif isinstance(layer, PairAttention):
+        second = layer.second_keys(x).unflatten(-1, (-1, layer.head_dim))
+        if isinstance(layer, StrassenAttention):
+            qk, kk, kq = "bhc,bnhc->bhn", "bnhc,bmhc->bhnm", "bhc,bmhc->bhm"
+            found = torch.einsum(qk, q, k)[..., None] + torch.einsum(kk, k, second)
+            found = (found + torch.einsum(kq, q, second)[..., None, :]).flatten(2)
+        else:
+            found = torch.einsum("bhc,bnhc,bmhc->bhnm", q, k, second).flatten(2)
     else:
         found = torch.einsum("bhc,bnhc->bhn", q, k.repeat_interleave(q.shape[1] // k.shape[2], 2))
         if isinstance(layer, TalkingHeadsAttention) and layer.mix_logits is not None:
@@ -261,7 +267,7 @@ def _chain(layer: Layer) -> int:
 
 
 def _keys(layer: Layer, tokens: int) -> int:
-    return tokens**2 if isinstance(layer, TwoSimplicialAttention) else tokens * getattr(layer, "num_pseudo_heads", 1)
+    return tokens**2 if isinstance(layer, PairAttention) else tokens * getattr(layer, "num_pseudo_heads", 1)
 
 
 def _inputs(bits: int) -> Tensor:

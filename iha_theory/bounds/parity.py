@@ -79,11 +79,11 @@ class ParityCapacity:
 def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern: str = "softmax") -> int | None:
     """An upper bound on the bits whose parity the layer computes: the total degree R of its rows (docs/parity.md).
 
-    Softmax: H; 2 H for Differential and 2-simplicial; H P for IHA. Linear: the degree of one term, 1, and 2 for
-    2-simplicial and two layers (`TwoLayerAttention`, whose second layer's keys see the inputs). Some weights reach
-    these (Theorems 2 and 3). Hard: upper bounds only, those of softmax, and at most 3 for IHA with H = 1 (no virtual
-    causality or rotary positions, Section 5). None for two layers of softmax, which compute the parity of any number of
-    bits, and for hard ones, where no bound is known.
+    Softmax: H; 2 H for Differential, 2-simplicial and Strassen; H P for IHA. Linear: the degree of one term, 1, and 2
+    for 2-simplicial, Strassen and two layers (`TwoLayerAttention`, whose second layer's keys see the inputs). Some
+    weights reach these (Theorems 2 and 3). Hard: upper bounds only, those of softmax, and at most 3 for IHA with H = 1
+    (no virtual causality or rotary positions, Section 5). None for two layers of softmax, which compute the parity of
+    any number of bits, and for hard ones, where no bound is known.
 
     Args:
         kind: the layer.
@@ -100,12 +100,12 @@ def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern
         raise ValueError(f"pseudo_heads goes with iha, and only with it; got {pseudo_heads!r} for {kind}")
     rows = require_count("heads", heads) * (1 if pseudo_heads is None else require_count("pseudo_heads", pseudo_heads))
     if pattern == "linear":
-        return 2 if kind in ("simplicial", "two-layer") else 1
+        return 2 if kind in ("simplicial", "strassen", "two-layer") else 1
     if kind == "two-layer":
         return None
     if pattern == "hard" and kind == "iha" and heads == 1:
         return min(rows, 3)
-    return 2 * rows if kind in ("differential", "simplicial") else rows
+    return 2 * rows if kind in ("differential", "simplicial", "strassen") else rows
 
 
 @blueprint.theorem(

@@ -16,12 +16,13 @@ Kind = Literal[
     "iha",
     "two-layer",
     "simplicial",
+    "strassen",
     "gated",
     "gated-headwise",
 ]
 KINDS = get_args(Kind)
 COLLAPSES = ("global", "per_head")
-A_MAP_A_COORDINATE = ("simplicial", "gated")
+A_MAP_A_COORDINATE = ("simplicial", "strassen", "gated")
 """Kinds whose value coordinates have maps of their own, so that d_v bounds their rank."""
 
 
@@ -91,6 +92,8 @@ def capacity_bound(
       sum_j (sum_l sigma_ijl V'_h[l,c]) (X B_h)[j,c] = (S_hc X B_h e_c)_i: one map a value coordinate, H d_v terms.
       (With the linear pattern S_hc = Q_h diag(K'_h^T V'_h e_c) K_h^T, so at most d_k a head are independent, and the
       rank is at most H min(d_v, d_k).)
+    - **Strassen**, second value position-only: the same with its sigma_ijl, H d_v terms. (With the linear pattern
+      S_hc = f_ij sum_l V'_h[l,c] plus a row and a column that are linear in K'_h^T V'_h e_c: at most d_k + 1 a head.)
     - **Gated**, the gates of a query's positions: coordinate c of head h is (diag(g_hc) S_h X B_h e_c)_i, one map a
       value coordinate: H d_v terms. **Headwise gates**: diag(g_h) S_h X B_h E_h, H terms.
     - **Every layer**, content of width d: each term's B is in R^{d x H d_v} before the output projection (b), so Rl(L)

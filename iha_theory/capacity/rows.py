@@ -13,6 +13,7 @@ from iha_theory.attention import (
     InterleavedHeadAttention,
     MultiHeadAttention,
     MultiHeadLatentAttention,
+    StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
     TwoLayerAttention,
@@ -38,8 +39,8 @@ def table(
     """The rows of the capacity table as (label, measurement), for each number of heads.
 
     MHA, MQA, GQA (H > 3 not prime: groups of the smallest divisor of H), MLA, tensor-product attention, Talking-Heads
-    (both mixings), Differential, 2-simplicial, two layers of MHA and gated attention, each with the softmax and the
-    linear pattern; IHA with both, P = 1..H and both collapses; torch's MHA. Each has an output projection.
+    (both mixings), Differential, 2-simplicial, Strassen, two layers of MHA and gated attention, each with the softmax
+    and the linear pattern; IHA with both, P = 1..H and both collapses; torch's MHA. Each has an output projection.
 
     Args:
         heads: the numbers of heads H.
@@ -55,6 +56,7 @@ def table(
         ("talking-heads", TalkingHeadsAttention),
         ("differential", DifferentialAttention),
         ("simplicial", TwoSimplicialAttention),
+        ("strassen", StrassenAttention),
         ("two-layer", TwoLayerAttention),
         ("gated", GatedAttention),
         ("gated-headwise", partial(GatedAttention, gate="headwise")),

@@ -13,9 +13,9 @@ from iha_theory.attention import (
     InterleavedHeadAttention,
     LayerOptions,
     TwoLayerAttention,
-    TwoSimplicialAttention,
 )
 from iha_theory.attention.base import AttentionLayer
+from iha_theory.attention.higher_order.pairs import PairAttention
 from iha_theory.attention.kinds import IHA
 from synthetic.tasks.task import Problem
 from synthetic.training import records, report
@@ -111,7 +111,7 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
     for linear in layer.children():
         if isinstance(linear, nn.Linear) and linear.bias is not None:
             linear.bias.zero_()
-    second = [layer.k2_proj] if isinstance(layer, TwoSimplicialAttention) else []
+    second = [layer.second_keys] if isinstance(layer, PairAttention) else []
     for linear in (layer.q_proj, layer.k_proj, *second):
         for head in linear.weight.unflatten(0, (-1, layer.head_dim)):
             if options.circulant:
@@ -123,7 +123,7 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
             else:
                 head.copy_(options.gain * _orthogonal(head.shape, generator))
     mixed = isinstance(layer, InterleavedHeadAttention)
-    second = [layer.v2_proj] if isinstance(layer, TwoSimplicialAttention) else []
+    second = [layer.v2_proj] if isinstance(layer, PairAttention) else []
     for linear in (layer.v_proj, *second):
         for values in [linear.weight] if mixed else linear.weight.unflatten(0, (-1, layer.value_head_dim)):
             rows = layer.num_heads if mixed else layer.value_head_dim

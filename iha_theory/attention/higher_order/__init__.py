@@ -1,4 +1,6 @@
 """Layers whose query attends to pairs of keys.
 
-- `simplicial`: 2-simplicial attention.
+- `pairs`: what they share.
+- `simplicial`: 2-simplicial attention, trilinear logits.
+- `strassen`: Strassen attention, sums of pairwise logits.
 """

@@ -1,44 +1,25 @@
-"""2-simplicial attention: a query attends to pairs of keys."""
+"""2-simplicial attention: trilinear logits of a query and two keys."""
 
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
-from iha_theory import blueprint
-from iha_theory.attention.base import AttentionLayer
-from iha_theory.attention.patterns import apply_weights, pattern_weights
+from iha_theory.attention.higher_order.pairs import PairAttention
 
 
-@blueprint.definition(
-    "simplicial",
-    "2-simplicial attention: a query attends to pairs of keys, a pair's value is the product of two",
-    uses=("pattern",),
-    check="numerical",
-    tests="tests/iha_theory/attention/test_reference.py",
-)
-class TwoSimplicialAttention(AttentionLayer):
+class TwoSimplicialAttention(PairAttention):
     """2-simplicial attention: trilinear logits of a query and two keys, values multiplied elementwise.
 
         s_ijl = scale sum_c Q_h[i,c] K_h[j,c] K'_h[l,c]
         out_i = concat_h sum_jl sigma(s_i)_jl (V_h[j] * V'_h[l])
 
-    with sigma over all pairs (j, l). Source: Clift et al., arXiv 1909.00668; Roy et al., arXiv 2507.02754.
-
-    K' and V' come from `key`, as K does. In self-attention, layer(x, x, x), this is the layer of the sources. In the
-    position-only setting, layer(pos, pos, X), the second value is position-only, so the layer stays linear in content,
-    with one operator for each value coordinate: rank at most H d_v (docs/results.md T1).
-
-    A mask, causality and the window hold for both keys: the pair (j, l) is allowed if i may attend to j and to l, so
-    causal row i (0-based) uses (i+1)^2 pairs. Time and memory are N^3 a head.
-
-    Args beyond `AttentionLayer`: none; the parameters `k2_proj` and `v2_proj` make K' and V'. rotary is refused: the
-    trilinear logit is not a function of the differences of three rotated positions.
+    Source: Clift et al., arXiv 1909.00668; Roy et al., arXiv 2507.02754. In self-attention, layer(x, x, x), this is
+    the layer of the sources. Pairs, masks and ranks: `PairAttention`.
 
     Raises:
-        ValueError: as `AttentionLayer`; and rotary positions.
+        ValueError: as `AttentionLayer`; and rotary positions: the trilinear logit is not a function of the differences
+            of three rotated positions.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, **options: Any) -> None:
@@ -47,50 +28,8 @@ class TwoSimplicialAttention(AttentionLayer):
             raise ValueError(
                 f"rotary {self.rotary!r}: accepted is None, as trilinear logits do not keep rotary positions relative"
             )
-        weight = self.k_proj.weight
-        like: dict[str, Any] = {
-            "bias": self.k_proj.bias is not None,
-            "dtype": weight.dtype,
-            "device": weight.device,
-        }
-        self.k2_proj = nn.Linear(self.kdim, self.k_proj.out_features, **like)
-        self.v2_proj = nn.Linear(self.kdim, self.v_proj.out_features, **like)
 
-    @property
-    def attention_maps(self) -> int:
-        """H; but a map here is of tokens by pairs of tokens, so it costs N ordinary ones."""
-        return self.num_heads
-
-    def forward(
-        self,
-        query: Float[Tensor, "b_qk queries embed_dim"],
-        key: Float[Tensor, "b_qk keys kdim"],
-        value: Float[Tensor, "batch keys vdim"],
-        *,
-        mask: Shaped[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        positions: Shaped[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "batch queries out_dim"]:
-        """Outputs, (batch, queries, out_dim); arguments and errors as `AttentionLayer.forward`."""
-        self._check(query, key, value, positions)
-        q, k, k2 = (
-            self._split(projection(x), self.head_dim)
-            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.k2_proj, key))
-        )
-        v, v2 = (
-            self._split(projection(x), self.value_head_dim)
-            for projection, x in ((self.v_proj, value), (self.v2_proj, key))
-        )
-        queries, keys = q.shape[-2], k.shape[-2]
-        allowed = self._allowed_pairs(mask, is_causal, v.shape[0], queries, keys, q.device)
-        if allowed is not None:
-            allowed = (allowed.unsqueeze(-1) & allowed.unsqueeze(-2)).flatten(-2)[:, None]
+    def scores(self, q: Tensor, k: Tensor, k2: Tensor) -> Tensor:
+        """See the class."""
         first = torch.einsum("bhic,bhjc->bhijc", q * self.scale, k)
-        scores = first @ k2.transpose(-1, -2).unsqueeze(2)
-        weights = pattern_weights(scores.flatten(-2), pattern=self.pattern, allowed=allowed)
-        weights = F.dropout(weights, self.dropout, self.training).unflatten(-1, (keys, keys))
-        # First over l, which leaves one ordinary map (i, j) for each value coordinate; then over j.
-        maps = (weights @ v2.unsqueeze(2)).permute(0, 1, 4, 2, 3).flatten(1, 2)
-        coordinates = v.transpose(-1, -2).flatten(1, 2).unsqueeze(-1)
-        heads = apply_weights(maps, coordinates).squeeze(-1).unflatten(1, (self.num_heads, self.value_head_dim))
-        return self._merge(heads.transpose(-1, -2))
+        return first @ k2.transpose(-1, -2).unsqueeze(2)

@@ -9,7 +9,7 @@ To add a layer: its class in a folder beside this one, its bounds in `iha_theory
 
 from iha_theory.attention.kinds.base import LayerOptions
 from iha_theory.attention.kinds.gates import Gated, GatedHeadwise
-from iha_theory.attention.kinds.higher_order import Simplicial
+from iha_theory.attention.kinds.higher_order import Simplicial, Strassen
 from iha_theory.attention.kinds.mixing import IHA, Differential, TalkingHeads
 from iha_theory.attention.kinds.projections import GQA, MLA, MQA, TensorProduct
 from iha_theory.attention.kinds.two_layer import TwoLayer
@@ -27,6 +27,7 @@ KINDS: dict[str, type[LayerOptions]] = {
     "iha": IHA,
     "two-layer": TwoLayer,
     "simplicial": Simplicial,
+    "strassen": Strassen,
     "gated": Gated,
     "gated-headwise": GatedHeadwise,
 }

@@ -13,7 +13,7 @@ class Simplicial(LayerOptions):
 
     layer: ClassVar[str] = "TwoSimplicialAttention"
 
-    value_dim: int = option(4, "width d_v of a head's values: its capacity is H d_v", 1)
+    value_dim: int = option(4, "width d_v of a head's values: the capacity is H d_v", 1)
 
     def arguments(self, content: int) -> dict[str, Any]:
         """d_v, whatever the content's width."""
@@ -26,3 +26,10 @@ class Simplicial(LayerOptions):
     def bound(self) -> dict[str, Any]:
         """d_v."""
         return {"value_dim": self.value_dim}
+
+
+@dataclass(frozen=True)
+class Strassen(Simplicial):
+    """Strassen attention: a map for each value coordinate."""
+
+    layer: ClassVar[str] = "StrassenAttention"

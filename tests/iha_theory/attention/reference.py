@@ -229,9 +229,21 @@ def differential(layer, query, key, value, allowed, positions):
 
 def simplicial(layer, query, key, value, allowed, positions):
     """s_ijl = scale sum_c q_ic k_jc k'_lc; out_i = sum_jl sigma(s_i)_jl v_j * v'_l."""
+    return _pairs(layer, query, key, value, allowed, positions, lambda q, k, k2: np.sum(q * k * k2))
+
+
+def strassen(layer, query, key, value, allowed, positions):
+    """s_ijl = scale (<q_i, k_j> + <k_j, k'_l> + <k'_l, q_i>)."""
+    return _pairs(layer, query, key, value, allowed, positions, lambda q, k, k2: q @ k + k @ k2 + k2 @ q)
+
+
+def _pairs(layer, query, key, value, allowed, positions, logit):
     q = project(layer, "q_proj", query, layer.head_dim)
     k = project(layer, "k_proj", key, layer.head_dim)
-    k2 = project(layer, "k2_proj", key, layer.head_dim)
+    k2 = project(layer, layer.second_key, key, layer.head_dim)
+    if layer.rotary:
+        q = [turn(x, positions[0], layer.rotary_base) for x in q]
+        k, k2 = ([turn(x, positions[1], layer.rotary_base) for x in xs] for xs in (k, k2))
     v = project(layer, "v_proj", value, layer.value_head_dim)
     v2 = project(layer, "v2_proj", key, layer.value_head_dim)
     queries, keys = allowed.shape
@@ -239,7 +251,7 @@ def simplicial(layer, query, key, value, allowed, positions):
     both = np.array([[allowed[i, j] and allowed[i, m] for j, m in pairs] for i in range(queries)])
     outputs = []
     for h in range(layer.num_heads):
-        scores = [[layer.scale * np.sum(q[h][i] * k[h][j] * k2[h][m]) for j, m in pairs] for i in range(queries)]
+        scores = [[layer.scale * logit(q[h][i], k[h][j], k2[h][m]) for j, m in pairs] for i in range(queries)]
         values = np.array([v[h][j] * v2[h][m] for j, m in pairs])
         outputs.append(weights(layer.pattern, np.array(scores), both) @ values)
     return join(layer, outputs)

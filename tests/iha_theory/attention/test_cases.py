@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from iha_theory.attention import InterleavedHeadAttention, TwoSimplicialAttention
+from iha_theory.attention import InterleavedHeadAttention
+from iha_theory.attention.higher_order.pairs import PairAttention
 
 from .layers import DTYPES, LAYERS, PATTERNS, average, tokens
 
@@ -248,7 +249,7 @@ def test_fully_masked_row_is_0_with_finite_gradients(row, pattern, dtype):
 def test_hard_attention_in_float16_averages_many_large_values(row):
     """1200 values of 60000, for pairs of keys 300 x 300: their sum, and the number of pairs, exceed float16's 65504."""
     layer = row.build(4, 2, vdim=1, value_head_dim=1, out_proj=False, pattern="hard", dtype=torch.float16)
-    x = torch.ones(1, 300 if row.kind is TwoSimplicialAttention else 1200, 4, dtype=torch.float16)
+    x = torch.ones(1, 300 if issubclass(row.kind, PairAttention) else 1200, 4, dtype=torch.float16)
     out = average(layer)(x if row.depth == 2 else x[:, :3], x, 60_000 * x[..., :1])
     assert out.dtype == torch.float16
     assert (out == 60_000).all()

@@ -15,10 +15,8 @@ from iha_theory.bounds.parity import ParityCapacity, bits_reached, least_errors,
 
 
 def test_bits_of_each_layer():
-    found = {
-        kind: parity_bits(kind, 3) for kind in ("mha", "mqa", "gqa", "talking-heads", "differential", "simplicial")
-    }
-    assert found == {"mha": 3, "mqa": 3, "gqa": 3, "talking-heads": 3, "differential": 6, "simplicial": 6}
+    found = {kind: parity_bits(kind, 3) for kind in ("mha", "mqa", "gqa", "talking-heads", "differential", "strassen")}
+    assert found == {"mha": 3, "mqa": 3, "gqa": 3, "talking-heads": 3, "differential": 6, "strassen": 6}
     assert [parity_bits("iha", 3, p) for p in (1, 2, 3)] == [3, 6, 9]
     assert parity_bits("two-layer", 3) is None
     assert [parity_bits(kind, 3, pattern="linear") for kind in ("mha", "simplicial", "two-layer")] == [1, 2, 2]

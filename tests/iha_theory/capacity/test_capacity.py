@@ -16,6 +16,7 @@ from iha_theory.attention import (
     InterleavedHeadAttention,
     MultiHeadAttention,
     MultiHeadLatentAttention,
+    StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
     TwoLayerAttention,
@@ -88,7 +89,7 @@ def narrow(value_dim: int) -> list[Any]:
 def test_two_layers_and_simplicial():
     assert [capacity_bound("two-layer", h) for h in (1, 2, 5)] == [1, 4, 25]
     assert [capacity_bound("tensor-product", 3, value_rank=r) for r in (1, 2, 5)] == [3, 6, 15]
-    for kind in ("simplicial", "gated"):
+    for kind in ("simplicial", "strassen", "gated"):
         assert [capacity_bound(kind, h, value_dim=5) for h in range(1, 6)] == [5, 10, 15, 20, 25]
 
 
@@ -104,7 +105,7 @@ def test_two_layers_and_simplicial():
         ({"kind": "iha", "heads": 2, "pseudo_heads": 0, "collapse": "global"}, "pseudo_heads must be an integer"),
         (
             {"kind": "simplicial", "heads": 2},
-            "value_dim goes with width, and with simplicial and gated; got value_dim=None",
+            "value_dim goes with width, and with simplicial and strassen and gated; got value_dim=None",
         ),
         ({"kind": "tensor-product", "heads": 2}, "value_rank goes with tensor-product"),
         ({"kind": "mla", "heads": 2, "value_rank": 2}, "value_rank goes with tensor-product"),
@@ -130,6 +131,7 @@ SIMPLE = (
     "talking-heads",
     "differential",
     "simplicial",
+    "strassen",
     "two-layer",
     "gated",
     "gated-headwise",
@@ -168,6 +170,7 @@ def test_bounds_in_the_table_are_those_of_t1(rows: list[Capacity]):
             "two-layer": h * h,
             "simplicial": 4 * h,
             "gated": 4 * h,
+            "strassen": 4 * h,
             "tensor-product": 2 * h,
             "iha": min(h * h, h * p * p if row.collapse == "global" else h * p),
         }.get(row.layer, h)
@@ -200,6 +203,7 @@ KINDS = {
     "differential": lambda **o: (DifferentialAttention(24, 3, **o), 3),
     "iha": lambda **o: (InterleavedHeadAttention(24, 3, num_pseudo_heads=2, collapse="per_head", **o), 6),
     "iha-virtual": lambda **o: (InterleavedHeadAttention(24, 3, causality="virtual", **o), 9),
+    "strassen": lambda **o: (StrassenAttention(24, 2, **o), 6),
     "gated": lambda **o: (GatedAttention(24, 2, **o), 6),
     "gated-headwise": lambda **o: (GatedAttention(24, 3, gate="headwise", **o), 3),
     "two-layer": lambda **o: (TwoLayerAttention(24, 2, **o), 4),

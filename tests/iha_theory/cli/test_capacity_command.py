@@ -20,6 +20,7 @@ SIMPLE = (
     "talking-heads",
     "differential",
     "simplicial",
+    "strassen",
     "two-layer",
     "gated",
     "gated-headwise",
