@@ -1,5 +1,6 @@
 """The house keeps its shape: what is light stays light, rooms stay small, names agree."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -60,3 +61,9 @@ def test_tests_stand_where_what_they_test_stands():
     for path in (ROOT / "tests").rglob("test_*.py"):
         room = ROOT / path.parent.relative_to(ROOT / "tests")
         assert room.is_dir(), path
+
+
+def test_every_page_is_in_the_contents():
+    """In a table of contents of docs/index.md: the documentation does not build otherwise."""
+    listed = re.findall(r"^[\w-]+$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(page.stem for page in (ROOT / "docs").glob("*.md") if page.stem != "index")
