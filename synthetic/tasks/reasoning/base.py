@@ -17,7 +17,7 @@ NOTHING = -1
 """In the first channel a token that is padding, in the labels a token without a question."""
 DEFAULTS: dict[str, Any] = {
     "head_dim": 0,
-    "steps": 1200,
+    "steps": 800,
     "batch": 64,
     "lr": 0.003,
     "warmup": 0,

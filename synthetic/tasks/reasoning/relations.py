@@ -31,7 +31,7 @@ class Relations(Reasoning):
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "relations": Sweep(
             "composing Boolean relations, m = 4 or 5, on six attentions",
-            cpu({}, more=16, wide=96, longer=3600),
+            cpu({}, more=16, wide=92, longer=2200),
             seeds=3,
             presets={
                 "paper": Sweep(
