@@ -23,6 +23,11 @@ _PLACES = {
     "parity": "boolean.Parity",
     "esp": "boolean.EndpointSelection",
     "relations": "reasoning.relations.Relations",
+    "quotient": "reasoning.quotient.Quotient",
+    "match3": "reasoning.match3.Match3",
+    "composition": "reasoning.composition.Composition",
+    "retrieval": "reasoning.retrieval.Retrieval",
+    "hops": "reasoning.hops.Hops",
 }
 
 

@@ -98,6 +98,28 @@ class Reasoning(Task):
         return Answers(self)
 
 
+@dataclass(frozen=True)
+class Ranged(Reasoning):
+    """Base of the tasks whose samples differ in size.
+
+    Raises:
+        ValueError: as `Options`; an empty range.
+    """
+
+    smallest: int = option(4, "least size", 1)
+    largest: int = option(5, "largest size", 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.smallest > self.largest:
+            raise ValueError(f"smallest {self.smallest} is above largest {self.largest}: give a range")
+
+    @property
+    def pads(self) -> bool:
+        """If sizes differ."""
+        return self.smallest < self.largest
+
+
 def places(count: int, tokens: int) -> Int64[np.ndarray, "count N"]:
     """The channel of positions 0 .. N - 1."""
     return np.broadcast_to(np.arange(tokens), (count, tokens))

@@ -11,7 +11,9 @@ from typing import Any
 from synthetic.tasks.task import Grid
 
 HEADS = 4
-OTHERS = ("simplicial", "talking-heads")
+OTHERS = ("simplicial", "talking-heads", "gated")
+QUICK = ("talking-heads", "gated")
+"""Without 2-simplicial attention, whose time grows with N^3."""
 RATES = (0.001, 0.0001)
 """The paper's (App. D)."""
 PAPER: dict[str, Any] = {
@@ -29,20 +31,34 @@ STRASSEN: dict[str, Any] = {"norm": "none", "train_size": 40000, "eval_size": 50
 """arXiv 2501.19215: AdamW at a constant rate, no LayerNorm, batches of 2500; 50,000 examples in all."""
 
 
+def equal_heads(common: Mapping[str, Any], others: Iterable[str] = OTHERS) -> tuple[Grid, ...]:
+    """Grids of layers with 4 heads: MHA, IHA with P = 2 and 4, Differential, and others.
+
+    Args:
+        common: options of every run, if they differ from the task's.
+        others: layers without options of their own.
+    """
+    own = dict(common)
+    return (
+        Grid(own, dict.fromkeys(("mha", *others), (HEADS,))),
+        *(Grid(own | {"pseudo_heads": pseudo}, {"iha": (HEADS,)}) for pseudo in (2, 4)),
+        Grid(own | {"head_dim": 8}, {"differential": (HEADS,)}),  # two maps a head, of half the width
+    )
+
+
 def cpu(common: Mapping[str, Any], *, more: int, wide: int, longer: int) -> tuple[Grid, ...]:
     """Grids of the cpu presets: layers with 4 heads, and MHA at equal parameters, FLOPs and time.
 
     Args:
-        common: options of every run, if they differ from the task's.
+        common: as in `equal_heads`.
         more: heads of MHA with the same parameters.
         wide: width of MHA with the FLOPs of IHA with P = H.
         longer: steps of MHA in the time of IHA with P = H.
     """
     own = dict(common)
     return (
-        Grid(own, {"mha": (HEADS, more), **dict.fromkeys(OTHERS, (HEADS,))}),
-        *(Grid(own | {"pseudo_heads": pseudo}, {"iha": (HEADS,)}) for pseudo in (2, 4)),
-        Grid(own | {"head_dim": 8}, {"differential": (HEADS,)}),  # two maps a head, of half the width
+        *equal_heads(own),
+        Grid(own, {"mha": (more,)}),
         Grid(own | {"width": wide, "mlp": 4 * wide}, {"mha": (HEADS,)}),
         Grid(own | {"steps": longer}, {"mha": (HEADS,)}),
     )

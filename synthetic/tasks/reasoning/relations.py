@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Reasoning
+from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Ranged
 from synthetic.tasks.reasoning.grids import cpu, paper, strassen
 from synthetic.tasks.task import Sweep
 
@@ -20,7 +20,7 @@ Matrices = Shaped[np.ndarray, "samples m m"]
 
 
 @dataclass(frozen=True)
-class Relations(Reasoning):
+class Relations(Ranged):
     """An m x m Boolean matrix R, row by row; label (i, j) says whether (i, j) is in R o R, or in R o R o R.
 
     (R o R)_ij = 1 if some k has R_ik = R_kj = 1. m is uniform in smallest .. largest, entries are independent.
@@ -48,10 +48,6 @@ class Relations(Reasoning):
     density: float = option(0.325, "probability that an entry is 1", 0, 1)
     codes: Literal["flat", "row-column"] = option("flat", "positions: one code, or a row's and a column's")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_range(self.smallest, self.largest)
-
     @property
     def label(self) -> str:
         """What is composed, and m."""
@@ -61,11 +57,6 @@ class Relations(Reasoning):
     def tokens(self) -> int:
         """The largest m^2."""
         return self.largest**2
-
-    @property
-    def pads(self) -> bool:
-        """If m varies."""
-        return self.smallest < self.largest
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -99,16 +90,6 @@ def compose(relation: Matrices, hops: int) -> Int64[np.ndarray, "samples m m"]:
     for _ in range(hops - 1):
         found = (found @ relation > 0).astype(np.int64)
     return found
-
-
-def require_range(smallest: int, largest: int) -> None:
-    """Refuses an empty range.
-
-    Raises:
-        ValueError: smallest above largest.
-    """
-    if smallest > largest:
-        raise ValueError(f"smallest {smallest} is above largest {largest}: give a range")
 
 
 def inside(m: Int64[np.ndarray, " samples"], largest: int) -> Bool[np.ndarray, "samples largest largest"]:

@@ -18,6 +18,11 @@ from synthetic.training.loop import train
 
 SMALL: dict[str, dict[str, Any]] = {
     "relations": {"smallest": 2, "largest": 3},
+    "quotient": {"smallest": 2, "largest": 3},
+    "match3": {"smallest": 3, "largest": 5, "modulus": 7, "most_kinds": 4},
+    "composition": {"smallest": 3, "largest": 6},
+    "retrieval": {"length": 10, "keys": 3, "key_symbols": 5, "value_symbols": 4, "distractors": 3},
+    "hops": {"length": 6, "letters": 3, "most_hops": 2},
 }
 """Options of each task."""
 QUICK = {"width": 8, "mlp": 8, "heads": 2, "batch": 4, "train_size": 32, "eval_size": 24, "steps": 3, "eval_every": 2}

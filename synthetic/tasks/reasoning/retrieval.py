@@ -1,0 +1,112 @@
+"""Retrieval of several keys among distractors, in the style of associative recall (arXiv 2312.04927)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Int64, Shaped
+
+from iha_theory.options import option
+from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Reasoning, places
+from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
+from synthetic.tasks.task import Sweep
+
+LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbols": 64, "layers": 2}
+
+
+@dataclass(frozen=True)
+class Retrieval(Reasoning):
+    """A context of keys, each with its value behind it, among distractors; then the keys that are asked for.
+
+    The last `queries` of N tokens are different keys of the K in the context; the label of each is its value. Before
+    them stand (N - queries) / 2 pairs of tokens: K pairs of a key and its value, at random places, the others two
+    distractors. Keys differ; values and distractors are uniform. A token sees those before it.
+
+        length 9, keys 2, queries 1:    . .  k3 v1  . .  k0 v2  k3  ->  v1
+    """
+
+    causal: ClassVar[bool] = True
+    summary: ClassVar[str] = "values of several keys among distractors, causal (docs/reasoning.md)"
+    defaults: ClassVar[Mapping[str, object]] = Reasoning.defaults | {"train_size": None}
+    learned: ClassVar[tuple[str, ...]] = ("length", "keys", "queries", "key_symbols", "value_symbols", "distractors")
+    sweeps: ClassVar[Mapping[str, Sweep]] = {
+        "retrieval": Sweep(
+            "values of 4 and 8 keys in 24 and 48 tokens, two layers of six attentions",
+            tuple(
+                grid
+                for length, keys in ((24, 4), (24, 8), (48, 8))
+                for grid in equal_heads({"length": length, "keys": keys, "layers": 2}, QUICK)
+            ),
+            seeds=3,
+            presets={"paper": Sweep("32 keys in 512 tokens, the protocol of App. D, for a GPU", paper(LONG), seeds=1)},
+        )
+    }
+
+    length: int = option(32, "tokens N, with the queries", 3)
+    keys: int = option(4, "keys K in the context", 1)
+    queries: int = option(2, "keys that are asked for", 1)
+    key_symbols: int = option(16, "different keys there are", 1)
+    value_symbols: int = option(16, "different values there are", 2)
+    distractors: int = option(16, "different distractors there are", 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        most = min((self.length - self.queries) // 2, self.key_symbols)
+        if not self.queries <= self.keys <= most:
+            raise ValueError(f"keys must be from queries, {self.queries}, to what fits, {most}, got {self.keys}")
+
+    @property
+    def label(self) -> str:
+        """N and K."""
+        return f"N={self.length}, {self.keys} keys"
+
+    @property
+    def tokens(self) -> int:
+        """N."""
+        return self.length
+
+    @property
+    def classes(self) -> int:
+        """The values."""
+        return self.value_symbols
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """A symbol, keys first, then values, then distractors; its place."""
+        return self.key_symbols + self.value_symbols + self.distractors, self.tokens
+
+    def examples(self, generator: np.random.Generator, count: int) -> tuple[Inputs, Labels]:
+        """See the class."""
+        slots = (self.length - self.queries) // 2
+        first = self.key_symbols + self.value_symbols
+        x = generator.integers(first, first + self.distractors, (count, self.length))
+        keys = _some(generator, count, self.key_symbols, self.keys)
+        where = 2 * _some(generator, count, slots, self.keys)
+        values = generator.integers(self.value_symbols, size=(count, self.keys))
+        np.put_along_axis(x, where, keys, axis=1)
+        np.put_along_axis(x, where + 1, self.key_symbols + values, axis=1)
+        asked = _some(generator, count, self.keys, self.queries)
+        x[:, -self.queries :] = np.take_along_axis(keys, asked, axis=1)
+        return np.stack((x, places(count, self.tokens)), axis=-1), self.answers(x)
+
+    def answers(self, x: Shaped[np.ndarray, "samples N"]) -> Labels:
+        """The value behind the first token that equals a query, for rows of symbols."""
+        y = np.full_like(x, NOTHING)
+        for at in range(self.length - self.queries, self.length):
+            found = (x == x[:, [at]]).argmax(1)
+            y[:, at] = x[np.arange(len(x)), found + 1] - self.key_symbols
+        return y
+
+    def guesses(self, x: Inputs) -> Mapping[str, Int64[np.ndarray, "samples N"]]:
+        """The last value in the context."""
+        symbols = x[..., 0]
+        value = (symbols >= self.key_symbols) & (symbols < self.key_symbols + self.value_symbols)
+        last = symbols.shape[1] - 1 - value[:, ::-1].argmax(1)
+        found = symbols[np.arange(len(symbols)), last] - self.key_symbols
+        return {"last value": np.broadcast_to(found[:, None], symbols.shape)}
+
+
+def _some(generator: np.random.Generator, count: int, among: int, many: int) -> Int64[np.ndarray, "count many"]:
+    """Different numbers below `among`, in random order, a row for each sample."""
+    return generator.permuted(np.broadcast_to(np.arange(among), (count, among)), axis=1)[:, :many]
