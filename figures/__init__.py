@@ -2,6 +2,7 @@
 
 - `heads`: heads of MHA and IHA against the size of the task, from exact checks and certificates.
 - `floors`, `frontier`: trained runs, from their records: error against theory's floor; learning CPM-3.
+- `reasoning`: accuracy of attentions on the reasoning tasks.
 - `spectra`: Schmidt spectra of real graphs, and heads at a tolerance.
 - `costs`: parameters, FLOPs and attention maps, from closed forms.
 - `records` (runs as read from files), `groups` (what may be pooled), `style` (one look, how files are written).

@@ -15,8 +15,13 @@ if TYPE_CHECKING:  # matplotlib and torch take seconds to import: only when draw
     from figures.records import Run
     from figures.style import Picture
 
-NAMES = ("heads", "floors", "frontier", "spectra", "costs")
-SWEEPS = {"floors": ("polynomial", "content", "workspace", "unstructured"), "frontier": ("cpm3",)}
+REASONING = ("relations", "quotient", "match3", "composition", "retrieval", "hops")
+NAMES = ("heads", "floors", "frontier", "spectra", "costs", *REASONING)
+SWEEPS = {
+    "floors": ("polynomial", "content", "workspace", "unstructured"),
+    "frontier": ("cpm3",),
+    **{name: (name,) for name in REASONING},
+}
 """The sweeps behind a picture of trained runs, which it trains if there are none."""
 FIELDS = {"id": str, "tier": str, "layer": str, "heads": int, "verdict": str, "setting": dict}
 """Of a check, what the picture of heads reads."""
@@ -28,13 +33,15 @@ names:
   frontier   learning CPM-3: accuracy of every seed and success rate against heads, for each number of steps
   spectra    singular values of the filter banks of real graphs, and heads for an error
   costs      parameters, FLOPs and attention maps of the constructions against k, with crossovers
+  relations, quotient, match3, composition, retrieval, hops
+             accuracy on the task of that name: every seed of every attention, with the simple guesses
 
 Each becomes NAME.svg, NAME.png and NAME.csv, the numbers that it shows; floors and frontier have medians and spreads
 in NAME-summary.csv too. The same data gives the same files, byte for byte.
 
 examples:
-  iha-theory figures --from runs                      all five, floors and frontier from the runs.jsonl below runs/
-  iha-theory figures                                  all five from nothing: trains the sweeps into figures-out/runs
+  iha-theory figures --from runs                      all that the runs.jsonl below runs/ have runs of, and the others
+  iha-theory figures                                  five from nothing: trains the sweeps into figures-out/runs
   iha-theory figures heads spectra costs --out docs   nothing to train: under a minute
   iha-theory verify --json out.json && iha-theory figures heads --checks out.json
 
@@ -50,7 +57,10 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="which pictures; default all (with --from: that have runs)"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="which pictures; default the first five, with --from all that have runs",
     )
     parser.add_argument(
         "--from", dest="runs", metavar="DIR", type=Path, help="folder with runs.jsonl files; default: train now"
@@ -63,7 +73,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draws; runs come first, so that what is wrong with them is said at once."""
-    names = list(dict.fromkeys(arguments.names)) or list(NAMES)
+    names = list(dict.fromkeys(arguments.names)) or [n for n in NAMES if arguments.runs or n not in REASONING]
     for name in names:
         if name not in NAMES:
             raise ValueError(f"unknown picture {name!r}: accepted are {', '.join(NAMES)}")
@@ -118,6 +128,10 @@ def _draw(name: str, folder: Path, runs: "Sequence[Run]", checks: list[dict[str,
         from figures import frontier
 
         return frontier.draw(runs, folder), 0
+    if name in REASONING:
+        from figures import reasoning
+
+        return reasoning.draw(name, runs, folder), 0
     if name == "spectra":
         from figures import spectra
 

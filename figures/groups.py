@@ -52,7 +52,7 @@ class Panel:
     Attributes:
         task: of `synthetic.tasks.TASKS`.
         problem: the options that say what is learned.
-        series: at most `MOST_SERIES`, those with the most runs.
+        series: at most so many (`panels`), those with the most runs.
         left_out: series beyond that.
     """
 
@@ -68,18 +68,23 @@ class Panel:
         return f"n = {min(counts, default=0)}" + (f" to {max(counts)}" if len(set(counts)) > 1 else "")
 
 
-def panels(runs: Iterable[Run]) -> list[Panel]:
-    """The panels of runs that ended well or diverged, in an order that depends on nothing but their options."""
+def panels(runs: Iterable[Run], most: int = MOST_SERIES) -> list[Panel]:
+    """The panels of runs that ended well or diverged, in an order that depends on nothing but their options.
+
+    Args:
+        runs: of any tasks.
+        most: series of a panel.
+    """
     by_problem: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
     for run in runs:
         if run.outcome in (*ENDED_WELL, "diverged"):
             by_problem[run.task, run.problem].append(run)
     tasks = list(TASKS)
     keys = sorted(by_problem, key=lambda key: (tasks.index(key[0]), [_sortable(value) for _, value in key[1]]))
-    return [panel for key in keys if (panel := _panel(*key, by_problem[key])).series]
+    return [panel for key in keys if (panel := _panel(*key, by_problem[key], most)).series]
 
 
-def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run]) -> Panel:
+def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run], most: int) -> Panel:
     groups: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
     diverged: defaultdict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = defaultdict(list)
     for run in sorted(runs, key=lambda run: (run.heads, run.seed, run.id)):
@@ -87,7 +92,7 @@ def _panel(task: str, problem: tuple[tuple[str, Any], ...], runs: list[Run]) -> 
     order = sorted({**groups, **diverged}, key=lambda key: (-len(groups[key]), repr(key)))
     commonest = {kind: next(setting for k, setting in order if k == kind) for kind, _ in order}
     series = []
-    for kind, setting in order[:MOST_SERIES]:
+    for kind, setting in order[:most]:
         unlike = [f"{name} = {value}" for name, value in setting if (name, value) not in commonest[kind]]
         label, own = ", ".join([kind, *unlike]), (kind, setting)
         series.append(Series(label, tuple(groups[own]), tuple(diverged[own])))

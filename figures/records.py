@@ -25,6 +25,9 @@ class Run:
         floor: the least error by theory, or None.
         accuracy, baseline_accuracy: shares of right labels, or None.
         steps: that were made.
+        baselines, parts: accuracy of simple guesses, and on parts of the test set, by name.
+        parameters, flops: of the model, and of its forward pass of a sample; None if not counted.
+        wall_s, together: seconds of the program it trained in, and how many runs that had.
     """
 
     id: str
@@ -40,6 +43,12 @@ class Run:
     accuracy: float | None
     baseline_accuracy: float | None
     steps: int
+    baselines: Mapping[str, float] = field(repr=False)
+    parts: Mapping[str, float] = field(repr=False)
+    parameters: int | None
+    flops: int | None
+    wall_s: float
+    together: int
 
     def number(self, name: str) -> float:
         """A field that this run has."""

@@ -7,16 +7,16 @@ import pytest
 
 from figures import style
 from synthetic.training.config import TrainConfig
-from synthetic.training.records import SCHEMA
+from synthetic.training.records import LATER, SCHEMA
 
 
 @pytest.fixture
 def record():
     """Makes a record: options of the run, then what came out."""
 
-    def make(task="polynomial", error=0.5, floor=0.4, accuracy=None, outcome="finished", **options):
+    def make(task="polynomial", error=0.5, floor=0.4, accuracy=None, outcome="finished", more=None, **options):
         config = TrainConfig.for_task(task, options)
-        if task == "cpm3":
+        if accuracy is not None:
             error = floor = None
         return {
             "schema": SCHEMA,
@@ -29,12 +29,14 @@ def record():
             "error": error,
             "floor": floor,
             "accuracy": accuracy,
-            "baseline_accuracy": 0.3 if task == "cpm3" else None,
+            "baseline_accuracy": None if accuracy is None else 0.3,
             "steps": config.steps,
             "wall_s": 1.0,
             "together": 1,
             "versions": {},
             "data_hash": None,
+            **{name: value for name, value in LATER.items() if name != "content"},
+            **(more or {}),
         }
 
     return make

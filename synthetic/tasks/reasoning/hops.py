@@ -30,7 +30,7 @@ class Hops(Reasoning):
     causal: ClassVar[bool] = True
     summary: ClassVar[str] = "induction in k hops, causal (arXiv 2402.09268, docs/reasoning.md)"
     defaults: ClassVar[Mapping[str, object]] = Reasoning.defaults | {"train_size": None, "layers": 2}
-    learned: ClassVar[tuple[str, ...]] = ("length", "letters", "most_hops")
+    learned: ClassVar[tuple[str, ...]] = ("length", "letters", "most_hops", "layers")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "hops": Sweep(
             "induction in up to 4 hops on 32 letters, in 2 and 3 layers of six attentions",

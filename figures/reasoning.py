@@ -1,0 +1,173 @@
+"""Accuracy of attentions on the reasoning tasks: every seed, the median, and the guesses that need no attention."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from figures import style
+from figures.groups import Panel, Summary, panels, spread_out, unfinished
+from figures.records import Run
+from figures.style import Picture
+
+NAMES = {
+    "relations": "composing Boolean relations",
+    "quotient": "composing relations through colours",
+    "match3": "Match3",
+    "composition": "is f(f(0)) = 0",
+    "retrieval": "retrieval of several keys",
+    "hops": "induction in k hops",
+}
+"""The pictures, each of the task of its name, and what the task is."""
+FAMILIES = {"MHA": style.MHA, "IHA": style.IHA}
+OTHERS = style.TILED
+MOST = 40
+"""Most rows of a panel."""
+MANY_PARTS = 3
+"""From so many parts of the test set on accuracy is drawn against them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ in their seed only: what they are called, those that ended well, and how many diverged."""
+
+    label: str
+    runs: tuple[Run, ...]
+    diverged: int
+
+    @property
+    def look(self) -> style.Look:
+        """By family."""
+        return FAMILIES.get(self.label.split(",")[0], OTHERS)
+
+    @property
+    def summary(self) -> Summary:
+        """Of their accuracies."""
+        return Summary.of([run.number("accuracy") for run in self.runs])
+
+
+def draw(name: str, runs: Sequence[Run], folder: Path) -> Picture:
+    """Writes NAME.svg, .png, .csv (every run) and -summary.csv (medians and spreads, by part of the test set too).
+
+    Args:
+        name: of `NAMES`.
+        runs: of any tasks.
+        folder: where the files go.
+
+    Raises:
+        ValueError: no run of the task that ended well among them.
+    """
+    own = [run for run in runs if run.task == name]
+    found = [(panel, rows) for panel in panels(own, MOST) if (rows := _rows(panel))]
+    if not found:
+        raise ValueError(f"{name}: no run of it that ended well: run iha-theory sweep {name} --out DIR")
+    parts = {part: None for run in own for part in run.parts}
+    curves = len(parts) >= MANY_PARTS
+    with style.applied():
+        deepest = max(len(rows) for _, rows in found)
+        height = 0.24 * deepest + (2.4 if curves else 0.0) + 0.9
+        figure = style.Figure(figsize=(style.WIDTH, 0.6 + height * len(found)))
+        heights = (0.24 * deepest + 0.9, 2.4) if curves else (1,)
+        for axes, (panel, rows) in zip(style.grid(figure, [1] * len(found), heights), found, strict=True):
+            _bars(axes[0], panel, rows)
+            if curves:
+                _curves(axes[1], rows, list(parts))
+        style.note(figure, _note(own, found))
+        written = [_row(panel, row, run) for panel, rows in found for row in rows for run in row.runs]
+        told = [_told(panel, row, part) for panel, rows in found for row in rows for part in (None, *parts)]
+        return style.save(figure, folder, name, written, told)
+
+
+def _rows(panel: Panel) -> list[Row]:
+    """The panel's series, a row for each number of heads."""
+    out = []
+    for series in panel.series:
+        kind = series.label.split(", ")[0]
+        several = {run.heads for other in panel.series if other.label.split(", ")[0] == kind for run in other.runs}
+        for heads in series.heads:
+            label = series.label + (f", H = {heads}" if len(several) > 1 else "")
+            out.append(Row(label, tuple(series.at(heads)), sum(run.heads == heads for run in series.diverged)))
+    return out
+
+
+def title(panel: Panel) -> str:
+    """What is learned, with its options."""
+    options = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in panel.problem.items())
+    return f"{NAMES[panel.task]}\n{style.verbatim(options)}"
+
+
+def _bars(axes: style.Axes, panel: Panel, rows: Sequence[Row]) -> None:
+    runs = [run for row in rows for run in row.runs]
+    for at, row in enumerate(rows):
+        accuracies = [run.number("accuracy") for run in row.runs]
+        y = [at + offset for offset in spread_out(len(accuracies), 0.15)]
+        axes.plot(accuracies, y, **row.look.points, markersize=3.5, alpha=0.75, markeredgewidth=0)
+        axes.plot([row.summary.median], [at], "|", color=style.BLACK, markersize=11)
+        if row.diverged:
+            axes.annotate(f"{row.diverged} diverged", (max(accuracies), at), xytext=(8, -3), textcoords="offset points")
+    for place, (guess, share) in enumerate(_guesses(runs).items()):
+        axes.axvline(
+            share, color=style.GREY, linewidth=0.8, linestyle=style.LINES[place % len(style.LINES)], label=guess
+        )
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_title(f"{title(panel)}, n = {min(len(row.runs) for row in rows)}", fontsize=7.5)
+    axes.set_xlabel("accuracy on held-out samples")
+    axes.legend(loc="best", fontsize=6.5)
+
+
+def _guesses(runs: Sequence[Run]) -> dict[str, float]:
+    """Accuracy of each simple guess: the median over the runs."""
+    names = {name: None for run in runs for name in run.baselines}
+    told = {"commonest label": [run.number("baseline_accuracy") for run in runs]}
+    told |= {name: [run.baselines[name] for run in runs if name in run.baselines] for name in names}
+    return {name: statistics.median(values) for name, values in told.items()}
+
+
+def _curves(axes: style.Axes, rows: Sequence[Row], parts: Sequence[str]) -> None:
+    for at, row in enumerate(rows):
+        look = style.LOOKS[at % len(style.LOOKS)]
+        there = [part for part in parts if any(part in run.parts for run in row.runs)]
+        for run in row.runs:
+            own = [part for part in there if part in run.parts]
+            axes.plot(
+                [parts.index(part) for part in own], [run.parts[part] for part in own], **look.points, markersize=2
+            )
+        medians = [statistics.median(run.parts[part] for run in row.runs if part in run.parts) for part in there]
+        axes.plot([parts.index(part) for part in there], medians, **look.path, label=row.label)
+    axes.set_xticks(range(len(parts)), parts)
+    axes.set_ylabel("accuracy")
+    axes.legend(loc="best", fontsize=6.5, ncols=2)
+
+
+def _row(panel: Panel, row: Row, run: Run) -> dict[str, Any]:
+    point = {"heads": run.heads, "pseudo_heads": run.pseudo_heads, "seed": run.seed, "steps": run.steps}
+    measured = {"accuracy": run.accuracy, "commonest_label": run.baseline_accuracy, **run.baselines}
+    costs = {"parameters": run.parameters, "flops": run.flops, "seconds": round(run.wall_s / run.together, 3)}
+    return {
+        **panel.problem,
+        "series": row.label,
+        **point,
+        **measured,
+        **costs,
+        "outcome": run.outcome,
+        "record": run.id,
+    }
+
+
+def _told(panel: Panel, row: Row, part: str | None) -> dict[str, Any]:
+    """Accuracy of a row's runs on all samples or on a part: how many, median, mean, spread."""
+    values = [run.parts.get(part) if part else run.number("accuracy") for run in row.runs]
+    known = [value for value in values if value is not None]
+    spread = asdict(Summary.of(known)) if known else {"n": 0, "median": None, "mean": None, "sample_sd": None}
+    return {**panel.problem, "series": row.label, "part": part or "all", **spread, "diverged": row.diverged}
+
+
+def _note(own: Sequence[Run], found: Sequence[tuple[Panel, Sequence[Row]]]) -> str:
+    left_out = sum(panel.left_out for panel, _ in found)
+    text = (
+        "Every dot is a seed, the bar is the median. Weights are those of the best validation loss. Vertical lines: "
+        "guesses that need no attention, from the commonest label of a simple feature."
+    )
+    return " ".join(filter(None, (text, unfinished(own), f"Settings not drawn: {left_out}." if left_out else "")))
