@@ -41,11 +41,6 @@ class Row:
         """By family."""
         return FAMILIES.get(self.label.split(",")[0], OTHERS)
 
-    @property
-    def summary(self) -> Summary:
-        """Of their accuracies."""
-        return Summary.of([run.number("accuracy") for run in self.runs])
-
 
 def draw(name: str, runs: Sequence[Run], folder: Path) -> Picture:
     """Writes NAME.svg, .png, .csv (every run) and -summary.csv (medians and spreads, by part of the test set too).
@@ -103,7 +98,7 @@ def _bars(axes: style.Axes, panel: Panel, rows: Sequence[Row]) -> None:
         accuracies = [run.number("accuracy") for run in row.runs]
         y = [at + offset for offset in spread_out(len(accuracies), 0.15)]
         axes.plot(accuracies, y, **row.look.points, markersize=3.5, alpha=0.75, markeredgewidth=0)
-        axes.plot([row.summary.median], [at], "|", color=style.BLACK, markersize=11)
+        axes.plot([statistics.median(accuracies)], [at], "|", color=style.BLACK, markersize=11)
         if row.diverged:
             axes.annotate(f"{row.diverged} diverged", (max(accuracies), at), xytext=(8, -3), textcoords="offset points")
     for place, (guess, share) in enumerate(_guesses(runs).items()):

@@ -156,7 +156,7 @@ def plain_log(axes: Axes, which: str, ticks: Sequence[int]) -> None:
     axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
 
 
-def grid(figure: Figure, rows: Sequence[int], heights: tuple[int, ...] = (1,)) -> list[list[Axes]]:
+def grid(figure: Figure, rows: Sequence[int], heights: tuple[float, ...] = (1,)) -> list[list[Axes]]:
     """Stacks of axes, so many in each row, and no empty ones; a stack's axes have these heights."""
     spec = figure.add_gridspec(len(rows), max(rows))
     stacks = [

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.base import Inputs, Labels, Reasoning, places
+from synthetic.tasks.reasoning.base import DEFAULTS, Inputs, Labels, Reasoning, places
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
@@ -29,7 +29,7 @@ class Hops(Reasoning):
 
     causal: ClassVar[bool] = True
     summary: ClassVar[str] = "induction in k hops, causal (arXiv 2402.09268, docs/reasoning.md)"
-    defaults: ClassVar[Mapping[str, object]] = Reasoning.defaults | {"train_size": None, "layers": 2}
+    defaults: ClassVar[Mapping[str, object]] = DEFAULTS | {"train_size": None, "layers": 2}
     learned: ClassVar[tuple[str, ...]] = ("length", "letters", "most_hops", "layers")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "hops": Sweep(

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Reasoning, places
+from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, Reasoning, places
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
@@ -28,7 +28,7 @@ class Retrieval(Reasoning):
 
     causal: ClassVar[bool] = True
     summary: ClassVar[str] = "values of several keys among distractors, causal (docs/reasoning.md)"
-    defaults: ClassVar[Mapping[str, object]] = Reasoning.defaults | {"train_size": None}
+    defaults: ClassVar[Mapping[str, object]] = DEFAULTS | {"train_size": None}
     learned: ClassVar[tuple[str, ...]] = ("length", "keys", "queries", "key_symbols", "value_symbols", "distractors")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "retrieval": Sweep(
