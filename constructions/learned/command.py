@@ -141,7 +141,7 @@ def _measure(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     if isinstance(problem, Bank):
         return about | {n: asdict(structure(own.get_submodule("layer"), problem, config)) for n, own in both.items()}
     assert isinstance(problem, Counting)
-    found = {n: packing(own, problem, loaded.test[0]) for n, own in both.items() if isinstance(own, Counter)}
+    found = {n: packing(own, problem, loaded.test) for n, own in both.items() if isinstance(own, Counter)}
     return about | {"accuracy": record["accuracy"]} | {name: asdict(own) for name, own in found.items()}
 
 

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 from iha_theory.operators.numerical import frozen, position_only, realignment
 from synthetic.tasks.count_pairs import all_sequences
 from synthetic.tasks.cpm3_problem import Counter, Counting
+from synthetic.tasks.task import Samples
 
 BITS = range(1, 13)
 """The p of a table of accuracies."""
 LOSS = 0.01
 """The share of labels that rounding may cost."""
 MOST_SEQUENCES = 2**16
-"""Most sequences that are all gone through; of more, those of the test set are taken."""
+"""Most sequences that are all gone through."""
 MOST_DIFFERENCES = 2**21
 """Most differences kept at a time by `smallest_difference`."""
 SMALL = 3
@@ -46,10 +47,10 @@ class Packing:
         numbers: r, those that a token gets.
         difference: least of `smallest_difference` over the tokens; None where that refuses.
         powers: mean of `power_distance` over the tokens: 0 for powers of M, about .25 for weights of any size.
-        accuracy: of the model on these sequences, in float64.
-        carried: the accuracy at p = 1 .. 12 bits a number, of the best function; None where not all sequences are gone
-            through.
-        used: the same of the layer's own MLP.
+        accuracy: of the model on the test set, in float64.
+        carried: the accuracy at p = 1 .. 12 bits a number, of the best function on all sequences; None where these are
+            more than `MOST_SEQUENCES`.
+        used: the same of the layer's own MLP on the test set.
         bits: the least p at which the best function loses no more than `LOSS`; None where there is none.
         own_bits: the same of the MLP, beside its own accuracy.
     """
@@ -69,13 +70,13 @@ def least_bits(accuracies: Sequence[float], right: float) -> int | None:
     return next((p for p, found in zip(BITS, accuracies, strict=True) if found >= right), None)
 
 
-def packing(model: Counter, problem: Counting, test: Int64[np.ndarray, "samples N"]) -> Packing:
+def packing(model: Counter, problem: Counting, test: Samples) -> Packing:
     """All measures of a trained model.
 
     Args:
         model: position-only, on scalar tokens, without `skip`.
         problem: its task.
-        test: sequences to go by if there are more than `MOST_SEQUENCES`.
+        test: sequences and labels on which the MLP is judged.
 
     Raises:
         ValueError: a model of another kind.
@@ -83,23 +84,24 @@ def packing(model: Counter, problem: Counting, test: Int64[np.ndarray, "samples 
     options = problem.options
     if options.mode != "position-only" or options.embedding != "scalar" or options.skip or options.position_values:
         raise ValueError("accepted are position-only layers on scalar tokens, whose MLP sees the attention's output")
-    modulus, tokens = options.modulus, options.tokens
-    every = modulus**tokens <= MOST_SEQUENCES
-    x = np.concatenate(list(all_sequences(modulus, tokens))) if every else test
-    labels = np.searchsorted(problem.counts, problem.task.target(x))
-    own = frozen(model)
+    modulus, own = options.modulus, frozen(model)
+    maps = mixings(own).numpy()
+    differences = [smallest_difference(w, modulus) for w in maps]
+    known = [size for size in differences if size is not None]
+    best = None
+    if modulus**options.tokens <= MOST_SEQUENCES:
+        x = np.concatenate(list(all_sequences(modulus, options.tokens)))
+        labels = np.searchsorted(problem.counts, problem.task.target(x))
+        numbers = np.einsum("irj,sj->sir", maps, x)
+        best = [carried(round_to(numbers, p)[0], labels) for p in BITS]
     with torch.no_grad():
-        numbers = own.seen(torch.from_numpy(x)).numpy()
-    maps = mixings(own)
-    found = [smallest_difference(w, modulus) for w in maps.numpy()]
-    differences = [size for size in found if size is not None]
-    rounded = [round_to(numbers, p) for p in BITS]
-    best = [carried(levels, labels) for levels, _ in rounded] if every else None
-    right, used = accuracy(own.mlp, numbers, labels), [accuracy(own.mlp, values, labels) for _, values in rounded]
+        numbers = own.seen(torch.from_numpy(test[0])).numpy()
+    right = accuracy(own.mlp, numbers, test[1])
+    used = [accuracy(own.mlp, round_to(numbers, p)[1], test[1]) for p in BITS]
     return Packing(
         numbers=numbers.shape[-1],
-        difference=min(differences) if len(differences) == tokens else None,
-        powers=float(np.mean([power_distance(w, modulus) for w in maps.numpy()])),
+        difference=min(known) if len(known) == len(maps) else None,
+        powers=float(np.mean([power_distance(w, modulus) for w in maps])),
         accuracy=right,
         carried=best,
         used=used,
@@ -186,7 +188,12 @@ def carried(levels: Int64[np.ndarray, "samples N r"], labels: Shaped[np.ndarray,
     """
     right, classes = 0, int(labels.max()) + 1
     for token in range(labels.shape[1]):
-        cells = np.unique(levels[:, token], axis=0, return_inverse=True)[1].reshape(-1)
+        cells = np.zeros(len(labels), dtype=np.int64)
+        for level in levels[:, token].T:
+            if int(cells.max() + 1) * int(level.max() + 1) * classes >= 2**62:
+                cells = np.unique(cells, return_inverse=True)[1]
+            cells = cells * (level.max() + 1) + level
+        cells = np.unique(cells, return_inverse=True)[1]
         both, times = np.unique(cells * classes + labels[:, token], return_counts=True)
         most = np.zeros(int(cells.max()) + 1, dtype=np.int64)
         np.maximum.at(most, both // classes, times)
@@ -201,7 +208,4 @@ def accuracy(
     labels: Shaped[np.ndarray, "samples N"],
 ) -> float:
     """The share of labels that the MLP gets right from these numbers."""
-    right = 0
-    for part, own in zip(torch.from_numpy(values).split(2**12), torch.from_numpy(labels).split(2**12), strict=True):
-        right += int((mlp(part).argmax(-1) == own).sum())
-    return right / labels.size
+    return float((mlp(torch.from_numpy(values)).argmax(-1).numpy() == labels).mean())

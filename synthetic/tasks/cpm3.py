@@ -18,6 +18,17 @@ INITS: tuple[dict[str, Any], ...] = (
 )
 """One change of the defaults each: what learning depends on (docs/learning.md)."""
 
+LARGE: dict[str, Any] = {"tokens": 16, "hidden": 128, "steps": 8000}
+"""What the runs of cpm3-large share. Attention's rate is each layer's own, from as many trials (docs/learning.md)."""
+CONTENT: dict[str, Any] = {
+    "pattern": "linear",
+    "position_values": True,
+    "circulant": False,
+    "gain": 1.0,
+    "steps": 2000,
+}
+"""What the runs of cpm3-content share."""
+
 
 @dataclass(frozen=True)
 class CPM3(Task):
@@ -46,7 +57,18 @@ class CPM3(Task):
             tuple(Grid({"steps": 2000} | changed, {"iha": (3,)}) for changed in INITS),
         ),
         "cpm3-large": Sweep(
-            "CPM-3, N = 16", (Grid({"tokens": 16, "hidden": 128}, {"mha": (4, 8, 12, 16), "iha": (3, 4)}),)
+            "CPM-3 where one float32 cannot hold a sequence: N = 16, M = 3",
+            (
+                Grid(LARGE | {"lr": 0.01}, {"mha": (4, 8, 10, 12, 14, 16)}),
+                Grid(LARGE | {"lr": 0.003}, {"iha": (3, 4, 5)}),
+            ),
+        ),
+        "cpm3-content": Sweep(
+            "CPM-3 by linear attention whose values see positions: with content in queries and keys, and without (T18)",
+            (
+                Grid(CONTENT | {"mode": "content"}, {"mha": (1, 2)}),
+                Grid(CONTENT, {"mha": (2, 9)}),
+            ),
         ),
     }
 

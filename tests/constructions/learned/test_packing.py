@@ -111,7 +111,7 @@ def test_mixings_are_how_the_numbers_change_with_the_residues(attention):
 
 def test_all_measures_of_a_model():
     own, problem = started(heads=N)
-    found = packing(own, problem, SEQUENCES[:10])
+    found = packing(own, problem, (SEQUENCES, np.searchsorted(problem.counts, LABELS)))
     assert found.numbers == N
     assert found.carried is not None
     assert found.carried[-1] == 1
@@ -120,15 +120,15 @@ def test_all_measures_of_a_model():
     assert found.used[found.own_bits - 1] >= found.accuracy - 0.01
     with torch.no_grad():
         own.layer.v_proj.weight[2:] = 0  # two numbers that hold nothing
-    less = packing(own, problem, SEQUENCES[:10])
+    less = packing(own, problem, (SEQUENCES[:10], LABELS[:10]))
     assert less.carried[0] < found.carried[0]
     assert less.difference < found.difference
 
 
-def test_of_many_sequences_only_those_given_count():
+def test_of_many_sequences_only_the_mlp_is_judged():
     own, problem = started(tokens=11, heads=10)
     x, labels = problem.draw(np.random.default_rng(0), 200, "test")
-    found = packing(own, problem, x)
+    found = packing(own, problem, (x, labels))
     assert (found.carried, found.bits) == (None, None)
     with torch.no_grad():
         assert found.accuracy == float((own.double()(torch.from_numpy(x)).argmax(-1).numpy() == labels).mean())
@@ -139,7 +139,7 @@ def test_of_many_sequences_only_those_given_count():
 def test_models_of_another_kind_are_refused(options):
     own, problem = started(**options)
     with pytest.raises(ValueError, match="position-only layers on scalar tokens"):
-        packing(own, problem, SEQUENCES)
+        packing(own, problem, (SEQUENCES, LABELS))
 
 
 def test_the_command_measures_runs_that_count(call, tmp_path):
