@@ -20,14 +20,8 @@ INITS: tuple[dict[str, Any], ...] = (
 
 LARGE: dict[str, Any] = {"tokens": 16, "hidden": 128, "steps": 8000}
 """What the runs of cpm3-large share. Attention's rate is each layer's own, from as many trials (docs/learning.md)."""
-CONTENT: dict[str, Any] = {
-    "pattern": "linear",
-    "position_values": True,
-    "circulant": False,
-    "gain": 1.0,
-    "steps": 2000,
-}
-"""What the runs of cpm3-content share."""
+CONTENT: dict[str, Any] = {"pattern": "linear", "position_values": True, "steps": 2000}
+"""What the runs of cpm3-content share. The start is each mode's own, from as many trials."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,7 @@ class CPM3(Task):
         "cpm3-content": Sweep(
             "CPM-3 by linear attention whose values see positions: with content in queries and keys, and without (T18)",
             (
-                Grid(CONTENT | {"mode": "content"}, {"mha": (1, 2)}),
+                Grid(CONTENT | {"mode": "content", "circulant": False, "gain": 1.0}, {"mha": (1, 2)}),
                 Grid(CONTENT, {"mha": (2, 9)}),
             ),
         ),
