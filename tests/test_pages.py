@@ -10,6 +10,7 @@ import io
 import re
 import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,12 +70,17 @@ def test_a_page(page, call, tmp_path, monkeypatch):
                 exec(compile(block, page.name, "exec"), names)
         elif kind == "console":
             for command, output in commands(block):
-                run(command, output, call, long=mark == "long")
+                run(command, output, call, monkeypatch, long=mark == "long")
 
 
-def run(command, output, call, *, long):
+def run(command, output, call, monkeypatch, *, long):
     """Runs a command of ours in this process; of any other it is checked that what it names is there."""
     words = shlex.split(command)
+    if words[:3] == ["uv", "run", "python"]:
+        monkeypatch.setattr(sys, "argv", words[3:])
+        example = runpy.run_path(str(ROOT / words[3]), run_name="__page__" if long else "__main__")
+        assert callable(example["main"])
+        return
     if words[:3] == ["uv", "run", "iha-theory"]:
         if long:
             assert callable(parse(words[3:]).run)
@@ -85,8 +91,6 @@ def run(command, output, call, *, long):
         assert len(lines) >= len(output.splitlines()), command
         for expected, line in zip(output.splitlines(), lines, strict=False):
             assert re.sub(r"\(\d+ s\)", "(0 s)", line).startswith(expected), f"{command}: {line} is not {expected}"
-    elif words[:3] == ["uv", "run", "python"]:
-        runpy.run_path(str(ROOT / words[3]), run_name="__main__")
     elif words[:3] == ["uv", "run", "pytest"] or words[0].startswith(".ci/"):
         assert all((ROOT / word).exists() for word in words if "/" in word), command
     else:
