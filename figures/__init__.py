@@ -1,6 +1,7 @@
 """Pictures: each module draws one, as SVG and PNG, with its data beside it as CSV.
 
 - `heads`: heads of MHA and IHA against the size of the task, from exact checks and certificates.
+- `bits`: heads of CPM-3 against bits per number, from checks and the proved bound.
 - `floors`, `frontier`: trained runs, from their records: error against theory's floor; learning CPM-3.
 - `reasoning`: accuracy of attentions on the reasoning tasks.
 - `spectra`: Schmidt spectra of real graphs, and heads at a tolerance.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # matplotlib and torch take seconds to import: only when draw
     from figures.style import Picture
 
 REASONING = ("relations", "quotient", "match3", "composition", "retrieval", "hops")
-NAMES = ("heads", "floors", "frontier", "spectra", "costs", *REASONING)
+NAMES = ("heads", "bits", "floors", "frontier", "spectra", "costs", *REASONING)
 SWEEPS = {
     "floors": ("polynomial", "content", "workspace", "unstructured"),
     "frontier": ("cpm3",),
@@ -29,6 +29,7 @@ FIELDS = {"id": str, "tier": str, "layer": str, "heads": int, "verdict": str, "s
 EPILOG = """\
 names:
   heads      heads against task size: constructions that are checked exactly, on the exact lower bounds
+  bits       heads of CPM-3 against bits per number: packed constructions, checked, on the proved bound
   floors     trained error against heads, every seed, with the floor that theory sets; of parity and esp too, if given
   frontier   learning CPM-3: accuracy of every seed and success rate against heads, for each number of steps
   spectra    singular values of the filter banks of real graphs, and heads for an error
@@ -41,7 +42,7 @@ in NAME-summary.csv too. The same data gives the same files, byte for byte.
 
 examples:
   iha-theory figures --from runs                      all that the runs.jsonl below runs/ have runs of, and the others
-  iha-theory figures                                  five from nothing: trains the sweeps into figures-out/runs
+  iha-theory figures                                  six from nothing: trains the sweeps into figures-out/runs
   iha-theory figures heads spectra costs --out docs   nothing to train: under a minute
   iha-theory verify --json out.json && iha-theory figures heads --checks out.json
 
@@ -140,6 +141,11 @@ def _draw(name: str, folder: Path, runs: "Sequence[Run]", checks: list[dict[str,
         from figures import costs
 
         return costs.draw(costs.compute(), folder), 0
+    if name == "bits":
+        from figures import bits
+
+        found = [point for points in _done(bits.steps(), "bits") for point in points]
+        return bits.draw(found, folder), sum(point.verdict == "fails" for point in found)
     from figures import heads
 
     points = [point for found in _done(heads.steps(checks), "heads") for point in found]

@@ -31,7 +31,6 @@ from torch import Tensor, nn
 
 from constructions.construction import Construction, blocks
 from constructions.cpm3.histogram import HistogramCount, rounding_bound
-from constructions.cpm3.workspace import shift
 from constructions.filter_bank.paper import routing, selectors
 from iha_theory import blueprint, exact
 from iha_theory.operators.weights import PositionWeights, to_layer
@@ -81,13 +80,18 @@ def packed(layer: str, tokens: int, modulus: int, bits: int = BITS) -> Construct
     across = 1 if layer == "mha" else heads  # keys that a query meets
     keys = [_digits(tokens, modulus, held, v * held).transpose() for v in range(across)]
     weights = PositionWeights(
-        query=tuple(shift(tokens, (1 + u * across * held) % tokens) for u in range(heads)),
+        query=tuple(_shift(tokens, 1 + u * across * held) for u in range(heads)),
         key=tuple(keys * heads if layer == "mha" else keys),
         value=selectors(1, 1) * heads if layer == "mha" else selectors(1, heads),
         pattern="linear",
         mixing=None if layer == "mha" else routing(heads),
     )
     return Construction(f"packed/{layer}", "docs/results.md T15", to_layer(weights), blocks("y_{}", numbers), 1)
+
+
+def _shift(tokens: int, by: int) -> Tensor:
+    """P^by, in float64: as rationals, 64 heads at N = 256 would take most of a minute."""
+    return torch.eye(tokens, dtype=torch.float64).roll(by, 1)
 
 
 def _digits(tokens: int, modulus: int, held: int, first: int) -> exact.DomainMatrix:

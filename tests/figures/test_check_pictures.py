@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib
 import pytest
 
-from figures import costs, heads, spectra, style
+from figures import bits, costs, heads, spectra, style
 from iha_theory.costs.formulas import LAYERS, cost
 from iha_theory.rounding import ceil_sqrt
 from synthetic.graphs import builtin
@@ -90,6 +90,27 @@ def test_constructions_can_come_from_verify():
         heads.steps(checks[1:-1])
 
 
+def test_packed_heads_are_not_below_the_bound_and_on_it_where_tokens_fill_a_number(tmp_path, drawn, monkeypatch):
+    monkeypatch.setattr(bits, "SIZES", {16: (2, 3, 53), 5: (4,)})
+    found = [point for _, step in bits.steps() for point in step()]
+    built = {(p.layer, p.tokens, p.bits): p.heads for p in found if p.kind == "construction"}
+    assert built == {
+        **{("mha", 16, 2): 15, ("iha", 16, 2): 4, ("mha", 16, 3): 15, ("iha", 16, 3): 4, ("mha", 16, 53): 1},
+        **{("iha", 16, 53): 1, ("mha", 5, 4): 2, ("iha", 5, 4): 2},
+    }
+    bound = {(p.layer, p.tokens, p.bits): p.heads for p in found if p.kind == "bound"}
+    assert [at for at in built if bound[at] != built[at]] == [("mha", 16, 3)]
+    assert all(h == -(-2 * (n - 1) // p) for (layer, n, p), h in bound.items() if layer == "mha")
+    found[0] = replace(found[0], verdict="fails")
+    picture = bits.draw(found, tmp_path)
+    rows = table(picture.data_files[0])
+    assert [(r["layer"], int(r["tokens"]), int(r["bits"]), int(r["heads"]), r["kind"], r["verdict"]) for r in rows] == [
+        (p.layer, p.tokens, p.bits, p.heads, p.kind, p.verdict) for p in found
+    ]
+    crosses = [line for axes in drawn[0].axes for line in axes.lines if line.get_marker() == "x"]
+    assert [tuple(map(int, line.get_xydata()[0])) for line in crosses] == [(2, 15)]
+
+
 def test_spectra_have_exact_zeros_and_the_known_heads(tmp_path, drawn):
     """docs/bounds.md, Theorem 4: karate takes 4, 7, 11, 16 heads of MHA; Petersen's graph has 3 independent powers."""
     found = [spectra.spectrum_of(builtin(name)) for name in ("karate", "petersen", "cycle:16")]
@@ -141,7 +162,15 @@ def test_the_committed_pictures_are_what_the_command_gives(tmp_path):
         assert built == set(sizes)
     heads.draw([heads.Point(**row) for row in numbers], tmp_path)
     costs.draw(costs.compute(), tmp_path)
-    for name in ("heads.svg", "heads.csv", "costs.svg", "costs.csv"):
+    packed = [
+        bits.Point(**{k: int(v) if k in ("tokens", "bits", "heads") else v for k, v in row.items()})  # type: ignore[arg-type]
+        for row in table(DOCS / "bits.csv")
+    ]
+    assert {p.verdict for p in packed} == {"holds"}
+    built = {(p.tokens, p.bits) for p in packed if p.kind == "construction"}
+    assert built == {(n, p) for n, chosen in bits.SIZES.items() for p in chosen}
+    bits.draw(packed, tmp_path)
+    for name in ("heads.svg", "heads.csv", "bits.svg", "bits.csv", "costs.svg", "costs.csv"):
         assert (tmp_path / name).read_bytes() == (DOCS / name).read_bytes(), f"iha-theory figures --out docs: {name}"
 
 

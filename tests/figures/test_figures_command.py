@@ -97,7 +97,7 @@ def test_checks_that_verify_never_writes_are_one_line(refused, tmp_path, content
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nothing"], "accepted are heads, floors, frontier, spectra, costs"),
+        (["nothing"], "accepted are heads, bits, floors, frontier, spectra, costs"),
         (["floors", "--from", "nowhere"], "no runs.jsonl in nowhere or below: run iha-theory sweep"),
         (["costs", "--from", "nowhere"], "--from is for floors and frontier"),
         (["costs", "--checks", "nowhere"], "--checks is for heads"),
