@@ -174,18 +174,22 @@ class InterleavedHeadAttention(AttentionLayer):
             self._virtual(v, self.alpha_v, None, rotary=None),
             **self._options(mask, is_causal, q, k, v),
         )
-        out = out.unflatten(-2, (queries, self.num_pseudo_heads))
-        if self.collapse_kind == "global":
-            return torch.einsum("bhnjd,ohj->bond", out, self.collapse.to(out.dtype))
-        return torch.einsum("bhnjd,hj->bhnd", out, self.collapse.to(out.dtype))
+        return self._collapsed(out.transpose(1, 2).unflatten(1, (queries, self.num_pseudo_heads))).transpose(1, 2)
+
+    def _collapsed(self, out: Tensor) -> Tensor:
+        """Heads of the virtual tokens' outputs: (batch, tokens, P, heads, width) -> (batch, tokens, heads, width)."""
+        collapse = self.collapse.to(out.dtype)
+        if self.collapse_kind == "per_head":
+            return (out * collapse.T.unsqueeze(-1)).sum(2)
+        return _mixed(collapse.transpose(1, 2).flatten(1), out.flatten(2, 3))
 
     def _virtual(
         self, x: Tensor, alpha: Tensor, positions: Tensor | None, rotary: Rotary | Literal["own"] = "own"
     ) -> Tensor:
         """Pseudo-heads of x, token-major: (batch, heads, tokens * P, width)."""
-        tokens = x.shape[-2]
-        mixed = torch.einsum("bmnd,mhj->bhnjd", x, alpha.to(x.dtype))
-        flat = mixed.flatten(2, 3)
+        tokens, heads = x.shape[-2], self.num_heads
+        mixed = _mixed(alpha.to(x.dtype).permute(2, 1, 0).flatten(0, 1), x.transpose(1, 2))
+        flat = mixed.unflatten(2, (self.num_pseudo_heads, heads)).flatten(1, 2).transpose(1, 2)
         if rotary is None or self.rotary is None:
             return flat
         at = self._positions(positions, tokens, x.device)
@@ -272,3 +276,14 @@ class InterleavedHeadAttention(AttentionLayer):
             if self.out_proj.bias is not None:
                 new.out_proj.bias.copy_(self.out_proj.bias)
         return new.train(self.training)
+
+
+def _mixed(weights: Tensor, heads: Tensor) -> Tensor:
+    """sum_m weights[r,m] heads[..., m, :] for each token: (batch, tokens, m, width) -> (batch, tokens, r, width).
+
+    One small product a token leaves the heads of a token side by side, as projections make them and attention takes
+    them; einsum would make copies of all.
+    """
+    batch, tokens = heads.shape[:2]
+    weights = weights.expand(batch * tokens, -1, -1)
+    return torch.bmm(weights, heads.flatten(0, 1)).unflatten(0, (batch, tokens))
