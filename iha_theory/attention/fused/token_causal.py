@@ -1,11 +1,10 @@
 """Causality by token: virtual token (n,j) sees (n',j') if n' <= n.
 
-That is ordinary causality of the virtual sequence, and beside it j' > j within each token: N blocks of P - 1 queries
-(all pseudo-heads but the last) and P - 1 keys (all but the first), of which the pairs j <= j' - 1 are allowed. The
-kernel does the first, one batched product the second, and log-sum-exps merge them.
+That is ordinary causality of the virtual sequence, and beside it j' > j within each token. The kernel does the first.
+The second is P (P - 1) / 2 pairs a token, taken by their distance t = j' - j: all queries (n,j) with j + t < P against
+the keys t behind them, entry by entry. Log-sum-exps merge them. (As products of matrices, one a token and head, these
+are so small that they take up to three times as long.)
 """
-
-import math
 
 import torch
 from torch import Tensor
@@ -18,14 +17,17 @@ def forward(q: Tensor, k: Tensor, v: Tensor, scale: float, pseudo: int) -> tuple
     out, lse = kernel.forward(q, k, v, scale, is_causal=True)
     if pseudo == 1:
         return out, lse
-    scores = _scores(_early(q, pseudo), _late(k, pseudo), scale)
-    own, some = _rows(out, pseudo), lse.unflatten(-1, (-1, pseudo))[..., :-1]
-    merged = torch.logaddexp(some, scores.logsumexp(-1))
-    weights = scores.sub_(merged.unsqueeze(-1)).exp_()
-    rest = weights @ _late(v, pseudo)
-    own.copy_(torch.addcmul(rest, own, (some - merged).exp_().unsqueeze(-1)))
-    some.copy_(merged)
-    return out, lse
+    wide = out.to(lse.dtype)
+    queries, keys, values, outputs, sums = (_by_token(x, pseudo, lse.dtype) for x in (q, k, v, wide, lse))
+    scores = [_scores(queries[early], keys[late], scale) for early, late in _pairs(pseudo)]
+    merged = sums.clone()
+    for some, (early, _) in zip(scores, _pairs(pseudo), strict=True):
+        merged[early] = torch.logaddexp(merged[early], some)
+    outputs.mul_(sums.sub_(merged).exp_().unsqueeze(-1))
+    for some, (early, late) in zip(scores, _pairs(pseudo), strict=True):
+        outputs[early].addcmul_(some.sub_(merged[early]).exp_().unsqueeze(-1), values[late])
+    sums.copy_(merged)
+    return wide.to(out.dtype), lse
 
 
 def backward(
@@ -35,37 +37,30 @@ def backward(
     total = kernel.backward(grad, q, k, v, out, lse, scale, is_causal=True)
     if pseudo == 1:
         return total
-    early, late, above = _early(q, pseudo), _late(k, pseudo), _early(grad, pseudo)
-    weights = _scores(early, late, scale).sub_(lse.unflatten(-1, (-1, pseudo))[..., :-1, None]).exp_()
-    _columns(total.v, pseudo).add_(weights.mT @ above)
-    slopes = above @ _late(v, pseudo).mT
-    slopes.sub_((above * _rows(out, pseudo)).sum(-1, keepdim=True)).mul_(weights).mul_(scale)
-    _rows(total.q, pseudo).add_(slopes @ late)
-    _columns(total.k, pseudo).add_(slopes.mT @ early)
-    return total
+    wide = [x.to(lse.dtype) for x in total]
+    above, queries, keys, values, outputs, sums = (_by_token(x, pseudo, lse.dtype) for x in (grad, q, k, v, out, lse))
+    grad_q, grad_k, grad_v = (_by_token(x, pseudo, lse.dtype) for x in wide)
+    share = (above * outputs).sum(-1)
+    for early, late in _pairs(pseudo):
+        weights = _scores(queries[early], keys[late], scale).sub_(sums[early]).exp_()
+        grad_v[late].addcmul_(weights.unsqueeze(-1), above[early])
+        slopes = (above[early] * values[late]).sum(-1).sub_(share[early]).mul_(weights).mul_(scale).unsqueeze(-1)
+        grad_q[early].addcmul_(slopes, keys[late])
+        grad_k[late].addcmul_(slopes, queries[early])
+    return kernel.Gradients(*(x.to(q.dtype) for x in wide))
 
 
-def _scores(early: Tensor, late: Tensor, scale: float) -> Tensor:
-    """Of each token's early queries and late keys, -inf where the kernel has them: (batch, heads, tokens, P-1, P-1)."""
-    scores = (early @ late.mT).mul_(scale)
-    below = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril_(-1)
-    return scores.masked_fill_(below, -math.inf)
+def _pairs(pseudo: int) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """For each distance t the queries j and the keys j + t, as places in what `_by_token` gives."""
+    every = slice(None)
+    return [((every, every, slice(pseudo - t)), (every, every, slice(t, None))) for t in range(1, pseudo)]
 
 
-def _rows(x: Tensor, pseudo: int) -> Tensor:
-    """All pseudo-heads but the last of each token, (batch, heads, tokens, P - 1, width): a view."""
-    return x.unflatten(2, (-1, pseudo))[..., :-1, :]
+def _scores(queries: Tensor, keys: Tensor, scale: float) -> Tensor:
+    """scale <q, k> of queries and keys side by side, (batch, tokens, P - t, heads)."""
+    return (queries * keys).sum(-1).mul_(scale)
 
 
-def _columns(x: Tensor, pseudo: int) -> Tensor:
-    """All pseudo-heads but the first of each token: a view."""
-    return x.unflatten(2, (-1, pseudo))[..., 1:, :]
-
-
-def _early(x: Tensor, pseudo: int) -> Tensor:
-    """`_rows` in the precision in which the kernel adds."""
-    return _rows(x, pseudo).to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _late(x: Tensor, pseudo: int) -> Tensor:
-    return _columns(x, pseudo).to(torch.promote_types(x.dtype, torch.float32))
+def _by_token(x: Tensor, pseudo: int, dtype: torch.dtype) -> Tensor:
+    """(batch, heads, tokens * P, ...) as (batch, tokens, P, heads, ...); a view if it has the dtype."""
+    return x.to(dtype).transpose(1, 2).unflatten(1, (-1, pseudo))
