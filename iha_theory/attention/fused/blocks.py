@@ -1,7 +1,7 @@
 """Masks and windows over original tokens: blocks of query tokens, each against the keys that it may see.
 
 A window of W tokens lets a block of c tokens see c + W - 1 tokens (c + 2 W - 2 if it is not causal), so that with
-c = W / 4 the kernel does 5/4 of the work of the window. No mask is larger than one block's.
+c = W / 4 the kernel does about 5/4 of the work of the window. No mask is larger than one block's.
 """
 
 import math
@@ -15,9 +15,11 @@ from iha_theory.attention.fused import kernel
 from iha_theory.attention.masks import Pairs
 
 ROWS = 256
-"""Virtual queries of a block without a window; from 192 on the kernel works in larger tiles."""
+"""Virtual queries of a block without a window."""
 LEAST_ROWS = 64
 """Virtual queries of a block at least: fewer cost more in calls than they save in keys."""
+TILED_ROWS = 192
+"""From so many queries on the kernel works in tiles of 64 rather than 32: worth a block twice as large."""
 
 
 class Block(NamedTuple):
@@ -32,7 +34,7 @@ def blocks(pairs: Pairs, queries: int, keys: int, like: Tensor) -> Iterator[Bloc
     """All blocks, for numbers of original tokens; biases of the dtype and device of `like`."""
     pseudo, window = pairs.pseudo, pairs.window
     biases: dict[tuple[int, int, int], Tensor | None] = {}  # without a mask, blocks inside the sequence share theirs
-    size = max(1, (ROWS if window is None else max(LEAST_ROWS, math.ceil(window * pseudo / 4))) // pseudo)
+    size = max(1, (ROWS if window is None else _window_rows(window * pseudo)) // pseudo)
     for start in range(0, queries, size):
         rows = range(start, min(start + size, queries))
         columns = pairs.seen(rows, keys)
@@ -40,6 +42,12 @@ def blocks(pairs: Pairs, queries: int, keys: int, like: Tensor) -> Iterator[Bloc
         if shape not in biases or pairs.mask is not None:
             biases[shape] = _bias(pairs.block(rows, columns, like.device), like.dtype)
         yield Block(_virtual(rows, pseudo), _virtual(columns, pseudo), biases[shape])
+
+
+def _window_rows(window: int) -> int:
+    """Virtual queries of a block, for a window of so many virtual tokens."""
+    rows = max(LEAST_ROWS, math.ceil(window / 4))
+    return TILED_ROWS if rows < TILED_ROWS <= 2 * rows else rows
 
 
 def _virtual(tokens: range, pseudo: int) -> slice:
