@@ -56,6 +56,18 @@ def test_the_two_set_up_commands_are_there():
     assert first[:2] == ["pip install uv && uv run iha-theory verify", "pip install uv && uv run pytest"]
 
 
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def test_the_translation_is_in_step():
+    """The same commands with the same output, as many sections, the same links but those to each other."""
+    assert console("README.ja.md") == console("README.md")
+    english, japanese = ((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "README.ja.md"))
+    assert english.count("\n## ") == japanese.count("\n## ")
+    links = [{link for link in LINK.findall(text) if "README" not in link} for text in (english, japanese)]
+    assert links[0] == links[1]
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if BLOCKS[page]], ids=name)
 def test_a_page(page, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -68,7 +80,7 @@ def test_a_page(page, call, tmp_path, monkeypatch):
         elif kind == "python" and mark != "fragment":
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(compile(block, page.name, "exec"), names)
-        elif kind == "console":
+        elif kind == "console" and page.name != "README.ja.md":  # README.md's
             for command, output in commands(block):
                 run(command, output, call, monkeypatch, long=mark == "long")
 
@@ -99,7 +111,7 @@ def run(command, output, call, monkeypatch, *, long):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
         if not link.startswith(("http", "#")):
             assert (page.parent / link.partition("#")[0]).exists(), link
 
