@@ -245,8 +245,8 @@ STATEMENTS = (
         source="docs/cpm3.md, Theorem 4",
         place=Place("numerical", ("few-rows",)),
         claim=Claim(
-            text="on the sets of T15c softmax IHA needs less value width: s + 1 heads of width 1 with P = s + 1 tell "
-            "|A and B| for (N - 1)/2 = s^2",
+            text="on the sets of T15c softmax IHA needs less value width: s + 1 heads of value width 1, P = s + 1, "
+            "tell |A and B| for (N - 1)/2 = s^2",
             test=few_rows_tell,
             cases={"side": (1, 2, 3, 5), "seed": (0, 1)},
             mutants={"logits of 5": {"sharp": 5.0}, "2 for 3": {"share": 2.0}},
