@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
+from synthetic.tasks.reasoning.grids import WIDTH
 from synthetic.tasks.task import Problem, Setting, Size, Task
 
 Inputs = Int64[np.ndarray, "samples N channels"]
@@ -44,7 +45,7 @@ class Reasoning(Task):
     defaults: ClassVar[Mapping[str, Any]] = DEFAULTS
     causal: ClassVar[bool] = False
 
-    width: int = option(64, "width d of the model", 1)
+    width: int = option(WIDTH, "width d of the model", 1)
     layers: int = option(1, "attention layers", 1)
     mlp: int = option(256, "hidden width of the MLP after each attention layer; 0 for none", 0)
     norm: Literal["pre", "none"] = option("pre", "LayerNorm before each attention layer and each MLP")

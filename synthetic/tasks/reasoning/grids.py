@@ -10,6 +10,7 @@ from typing import Any
 
 from synthetic.tasks.task import Grid
 
+WIDTH = 64
 HEADS = 4
 OTHERS = ("simplicial", "talking-heads", "gated")
 QUICK = ("talking-heads", "gated")
@@ -42,7 +43,7 @@ def equal_heads(common: Mapping[str, Any], others: Iterable[str] = OTHERS) -> tu
     return (
         Grid(own, dict.fromkeys(("mha", *others), (HEADS,))),
         *(Grid(own | {"pseudo_heads": pseudo}, {"iha": (HEADS,)}) for pseudo in (2, 4)),
-        Grid(own | {"head_dim": 8}, {"differential": (HEADS,)}),  # two maps a head, of half the width
+        Grid(own | {"head_dim": own.get("width", WIDTH) // (2 * HEADS)}, {"differential": (HEADS,)}),  # two maps a head
     )
 
 

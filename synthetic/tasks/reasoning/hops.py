@@ -12,6 +12,7 @@ from synthetic.tasks.reasoning.base import DEFAULTS, Inputs, Labels, Reasoning, 
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
+SHORT = {"length": 24, "width": 48, "mlp": 192}
 LONG = {"length": 100, "letters": 4, "most_hops": 16}
 """The setting of arXiv 2402.09268."""
 
@@ -33,8 +34,8 @@ class Hops(Reasoning):
     learned: ClassVar[tuple[str, ...]] = ("length", "letters", "most_hops", "layers")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "hops": Sweep(
-            "induction in up to 4 hops on 32 letters, in 2 and 3 layers of six attentions",
-            tuple(grid for layers in (2, 3) for grid in equal_heads({"layers": layers}, QUICK)),
+            "induction in up to 4 hops on 24 letters, in 2 and 3 layers of six attentions",
+            tuple(grid for layers in (2, 3) for grid in equal_heads(SHORT | {"layers": layers}, QUICK)),
             seeds=3,
             presets={
                 "paper": Sweep(

@@ -12,6 +12,7 @@ from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, Re
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
+SHORT = {"layers": 2, "width": 48, "mlp": 192, "steps": 400, "eval_every": 50}
 LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbols": 64, "layers": 2}
 
 
@@ -36,7 +37,7 @@ class Retrieval(Reasoning):
             tuple(
                 grid
                 for length, keys in ((24, 4), (24, 8), (48, 8))
-                for grid in equal_heads({"length": length, "keys": keys, "layers": 2}, QUICK)
+                for grid in equal_heads(SHORT | {"length": length, "keys": keys}, QUICK)
             ),
             seeds=3,
             presets={"paper": Sweep("32 keys in 512 tokens, the protocol of App. D, for a GPU", paper(LONG), seeds=1)},

@@ -26,7 +26,7 @@ examples:
 
 the table:
   finished: runs that ended as they should, of all; error, accuracy: medians over them; ratio: error over floor;
-  baseline: accuracy of always guessing the commonest label.
+  baseline: accuracy of always guessing the commonest label; guess: of the best of the simple guesses that a task has.
 
 exit codes: 0 every run finished (or stopped early as asked), 1 some failed or diverged, 2 bad usage.
 """
@@ -120,8 +120,22 @@ def _table(records: Sequence[dict[str, Any]]) -> Any:
         }
         error, floor = middle["error"], middle["floor"]
         ratio = f"{error / floor:.4f}" if error is not None and floor is not None and floor > 1e-12 else ""
+        guesses = [max(r["baselines"].values()) for r in good if r["baselines"]]
+        middle["guess"] = statistics.median(guesses) if guesses else None
         texts = ["" if v is None else f"{v:.4g}" for v in middle.values()]
         counts = (str(heads), str(pseudo or ""), f"{len(good)}/{len(group)}")
         rows.append((label, attention, *counts, *texts[:2], ratio, *texts[2:]))
-    names = ("task", "layer", "heads", "P", "finished", "median error", "floor", "ratio", "median accuracy", "baseline")
+    names = (
+        "task",
+        "layer",
+        "heads",
+        "P",
+        "finished",
+        "median error",
+        "floor",
+        "ratio",
+        "median accuracy",
+        "baseline",
+        "guess",
+    )
     return output.table([(name, i > 1) for i, name in enumerate(names)], rows)

@@ -12,7 +12,7 @@ from iha_theory.attention import KINDS
 from synthetic.tasks import TASKS
 from synthetic.tasks.reasoning import frame
 from synthetic.tasks.reasoning.base import Reasoning, places
-from synthetic.training import data, model, records, sweep
+from synthetic.training import data, model, records, report, sweep
 from synthetic.training.config import TrainConfig
 from synthetic.training.loop import train
 
@@ -131,6 +131,7 @@ def test_what_is_recorded(tmp_path):
     assert record["flops"] == 2 * (9 * products + 2 * 9**2 * width)
     assert record["baselines"].keys() == {"own token", "degrees"}
     assert record["parts"].keys() == {"m=2", "m=3"}
+    assert f"by degrees alone {record['baselines']['degrees']:.5g}" in report.describe(record)
 
 
 def test_the_weights_of_the_best_validation_loss_are_kept():
