@@ -10,18 +10,26 @@ from iha_theory.cli import output
 
 EPILOG = """\
 names:
-  sweep   training runs as one batched program against the same runs one by one
+  layer   forward and backward pass of causal IHA, B = 2, D = 256, float32, by virtual and by token causality, against
+          the floor (torch's bare kernel on all virtual tokens, and four projections), a plain IHA with a mask of all
+          pairs, and MHA; the last size with a window of N/8 and without. Peak memory is a pass's own, beyond
+          parameters and inputs, in a new process
+  sweep   training runs as one batched program against the same runs one by one, with one thread
 
-Both ways run alternately in one process with one thread, so that what else the machine does hits both. The ratio is
-the median over the repeats of the slow way's time over the fast way's; median_s is the fast way's time.
+The ways run alternately in one process, so that what else the machine does hits all. A ratio is the median over the
+repeats of one way's time over another's in the same repeat.
 
 examples:
-  iha-theory bench sweep
+  iha-theory bench layer --json layer.json
+  iha-theory bench layer --device cuda
   iha-theory bench sweep --repeats 9 --json bench.json
 """
 
 GRID = {"mha": range(1, 10), "iha": range(1, 5)}
 """Layers and heads of the runs: nine blocks of a 16 x 16 matrix, as in `iha-theory sweep polynomial`."""
+
+
+NAMES = ("layer", "sweep")
 
 
 def add_parser(commands: Any) -> None:
@@ -32,28 +40,78 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure; default all")
-    parser.add_argument("--repeats", metavar="N", type=int, default=3, help="of each way; default 3")
-    parser.add_argument("--steps", metavar="N", type=int, default=200, help="of each run; default 200")
-    parser.add_argument("--seeds", metavar="N", type=int, default=8, help="runs; default 8")
+    parser.add_argument("--repeats", metavar="N", type=int, help="of each way; default 9 for layer, 3 for sweep")
+    parser.add_argument("--steps", metavar="N", type=int, default=200, help="sweep: of each run; default 200")
+    parser.add_argument("--seeds", metavar="N", type=int, default=8, help="sweep: runs; default 8")
+    parser.add_argument("--device", metavar="DEVICE", default="cpu", help="layer: cpu, cuda or cuda:1; default cpu")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures."""
-    unknown = [name for name in arguments.names if name != "sweep"]
+    unknown = [name for name in arguments.names if name not in NAMES]
     if unknown:
-        raise ValueError(f"unknown benchmark {unknown[0]!r}: accepted is sweep")
+        raise ValueError(f"unknown benchmark {unknown[0]!r}: accepted are {', '.join(NAMES)}")
     for name in ("repeats", "steps", "seeds"):
-        if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name} takes an integer of at least 1, got {getattr(arguments, name)}")
+        given = getattr(arguments, name)
+        if given is not None and given < 1:
+            raise ValueError(f"--{name} takes an integer of at least 1, got {given}")
+    names = arguments.names or NAMES
     output.prepare_json(arguments.json)
-    found = _sweep(arguments.steps, arguments.seeds, arguments.repeats)
-    output.write_json(arguments.json, "bench", {"benchmarks": found})
-    rows = [(b["name"], f"{b['ratio']:.2f}", f"{b['median_s']:.3f}", str(b["n"])) for b in found]
-    names = ("benchmark", "times faster", "median s", "n")
-    output.console(arguments.json).print(output.table([(name, i > 0) for i, name in enumerate(names)], rows))
+    console, found = output.console(arguments.json), {}
+    if "layer" in names:
+        found |= _layer(arguments.repeats or 9, arguments.device)
+        columns = ("size", "way", "median ms", "over the first", "over MHA", "peak MiB", "n")
+        rows = [
+            (
+                *(b["size"], b["way"], f"{1e3 * b['median_s']:.1f}", f"{b['over_first']:.2f}"),
+                "" if b["over_mha"] is None else f"{b['over_mha']:.2f}",
+                "" if b["peak_bytes"] is None else f"{b['peak_bytes'] / 2**20:.1f}",
+                str(b["n"]),
+            )
+            for b in found["layers"]
+        ]
+        console.print(output.table([(name, i > 1) for i, name in enumerate(columns)], rows))
+        console.print(", ".join(f"{name} {value}" for name, value in found["environment"].items()))
+    if "sweep" in names:
+        found["benchmarks"] = _sweep(arguments.steps, arguments.seeds, arguments.repeats or 3)
+        rows = [(b["name"], f"{b['ratio']:.2f}", f"{b['median_s']:.3f}", str(b["n"])) for b in found["benchmarks"]]
+        columns = ("benchmark", "times faster", "median s", "n")
+        console.print(output.table([(name, i > 0) for i, name in enumerate(columns)], rows))
+    output.write_json(arguments.json, "bench", found)
     return 0
+
+
+def _layer(rounds: int, device: str) -> dict[str, Any]:
+    """Time and memory of all ways at all sizes."""
+    from iha_theory.speed import measure, ways
+    from synthetic.training.program import find_device
+
+    device = str(find_device(device))
+    layers = []
+    for size in (*ways.SIZES, ways.WINDOW):
+        seconds = measure.alternated(ways.ways(size, device), rounds, device)
+        first = next(iter(seconds))
+        for name, own in seconds.items():
+            layers.append(
+                {
+                    "size": str(size),
+                    "way": name,
+                    "median_s": statistics.median(own),
+                    "least_s": min(own),
+                    "over_first": _ratio(own, seconds[first]),
+                    "over_mha": _ratio(own, seconds["mha"]) if "mha" in seconds else None,
+                    "peak_bytes": measure.peak_memory(name, size, device),
+                    "n": rounds,
+                }
+            )
+    return {"layers": layers, "environment": measure.environment(device)}
+
+
+def _ratio(own: list[float], other: list[float]) -> float:
+    """Median over the rounds."""
+    return statistics.median(a / b for a, b in zip(own, other, strict=True))
 
 
 def _sweep(steps: int, seeds: int, repeats: int) -> list[dict[str, Any]]:

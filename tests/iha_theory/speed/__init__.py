@@ -1,0 +1,1 @@
+"""Tests of `iha_theory.speed`."""
