@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from iha_theory import __version__
 from iha_theory.speed.ways import Size, way
 
 PEAK = Path("/proc/self/status")
@@ -80,7 +80,7 @@ def _kilobytes(field: str) -> int:
 def environment(device: str) -> dict[str, Any]:
     """What the numbers hang on: versions, threads, processor."""
     return {
-        "iha_theory": __version__,
+        "iha_theory": version("iha-theory"),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),
