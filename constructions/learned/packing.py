@@ -46,6 +46,8 @@ class Packing:
     Attributes:
         numbers: r, those that a token gets.
         difference: least of `smallest_difference` over the tokens; None where that refuses.
+        sums: at each token whose least difference is one of two tokens, 1 and -1, which these are. If it is small, the
+            layer hands on their sum and little else of them.
         powers: mean of `power_distance` over the tokens: 0 for powers of M, about .25 for weights of any size.
         accuracy: of the model on the test set, in float64.
         carried: the accuracy at p = 1 .. 12 bits a number, of the best function on all sequences; None where these are
@@ -57,6 +59,7 @@ class Packing:
 
     numbers: int
     difference: float | None
+    sums: list[list[int]]
     powers: float
     accuracy: float
     carried: list[float] | None
@@ -86,8 +89,8 @@ def packing(model: Counter, problem: Counting, test: Samples) -> Packing:
         raise ValueError("accepted are position-only layers on scalar tokens, whose MLP sees the attention's output")
     modulus, own = options.modulus, frozen(model)
     maps = mixings(own).numpy()
-    differences = [smallest_difference(w, modulus) for w in maps]
-    known = [size for size in differences if size is not None]
+    found = [least for w in maps if (least := smallest_difference(w, modulus)) is not None]
+    merged = [np.flatnonzero(d).tolist() for _, d in found if np.array_equal(np.sort(d[d != 0]), (-1, 1))]
     best = None
     if modulus**options.tokens <= MOST_SEQUENCES:
         x = np.concatenate(list(all_sequences(modulus, options.tokens)))
@@ -100,7 +103,8 @@ def packing(model: Counter, problem: Counting, test: Samples) -> Packing:
     used = [accuracy(own.mlp, round_to(numbers, p)[1], test[1]) for p in BITS]
     return Packing(
         numbers=numbers.shape[-1],
-        difference=min(known) if len(known) == len(maps) else None,
+        difference=min(size for size, _ in found) if len(found) == len(maps) else None,
+        sums=merged,
         powers=float(np.mean([power_distance(w, modulus) for w in maps])),
         accuracy=right,
         carried=best,
@@ -119,7 +123,7 @@ def mixings(model: Counter) -> Float[Tensor, "N r N"]:
     return deviation * whole.unflatten(0, (tokens, tokens)).transpose(1, 2)
 
 
-def smallest_difference(w: Float[np.ndarray, "r N"], modulus: int) -> float | None:
+def smallest_difference(w: Float[np.ndarray, "r N"], modulus: int) -> tuple[float, Int64[np.ndarray, " N"]] | None:
     """The least |W d| over d != 0 with entries in -(M-1) .. M-1: the Euclidean norm, rows scaled to deviation 1.
 
     The deviation of a number is that for uniform residues, |w| sqrt((M^2 - 1) / 12). All d are gone through, entry
@@ -130,7 +134,7 @@ def smallest_difference(w: Float[np.ndarray, "r N"], modulus: int) -> float | No
         modulus: M >= 2.
 
     Returns:
-        It; 0 for a matrix without rows that are not 0; None if there are more than `MOST_DIFFERENCES` at a time.
+        It, and a d; None if there are more than `MOST_DIFFERENCES` at a time.
     """
     n, entries = w.shape[1], np.arange(1 - modulus, modulus)
     size = np.linalg.norm(w, axis=1)
@@ -139,26 +143,28 @@ def smallest_difference(w: Float[np.ndarray, "r N"], modulus: int) -> float | No
     if len(w):
         r = np.linalg.qr(w, mode="r")
         triangle[: len(r)] = r
-    least = min(float(np.linalg.norm(triangle, axis=0).min()), *_pairs(triangle))
-    found, tails = np.zeros((1, 0)), np.zeros(1)
+    least = _one_or_two(triangle)
+    found, tails = np.zeros((1, 0), dtype=np.int64), np.zeros(1)
     for i in reversed(range(n)):
         inner = found @ triangle[i, i + 1 :]
         new = tails[:, None] + (inner[:, None] + entries * triangle[i, i]) ** 2
-        kept = (new <= least**2 * (1 + 1e-9)) & ((entries >= 0) | (i < n - 1))  # d and -d are alike
+        kept = (new <= least**2 * (1 + 1e-9) + 1e-18) & ((entries >= 0) | (i < n - 1))  # d and -d are alike
         if kept.sum() > MOST_DIFFERENCES:
             return None
         rows, columns = np.nonzero(kept)
         found = np.column_stack((entries[columns], found[rows]))
         tails = new[rows, columns]
-    return float(np.sqrt(tails[found.any(1)].min(initial=least**2)))
+    own = found.any(1)
+    best = int(tails[own].argmin())
+    return float(np.sqrt(tails[own][best])), found[own][best]
 
 
-def _pairs(triangle: Float[np.ndarray, "n n"]) -> list[float]:
-    """|W d| for d with two entries, 1 and 1 or 1 and -1: a length to begin with."""
+def _one_or_two(triangle: Float[np.ndarray, "n n"]) -> float:
+    """The least |W d| for d with one entry 1, or two, 1 and 1 or 1 and -1: a length to begin with."""
     gram = triangle.T @ triangle
     i, j = np.triu_indices(len(gram), 1)
-    squares = gram[i, i] + gram[j, j] - 2 * np.abs(gram[i, j])
-    return np.sqrt(np.maximum(squares, 0)).tolist()
+    pairs = gram[i, i] + gram[j, j] - 2 * np.abs(gram[i, j])
+    return float(np.sqrt(max(0.0, min(np.diag(gram).min(), pairs.min(initial=np.inf)))))
 
 
 def power_distance(w: Float[np.ndarray, "r N"], modulus: int) -> float:

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from constructions.learned.packing import BITS, accuracy, carried, mixings, packing, power_distance, round_to
-from constructions.learned.packing import smallest_difference as smallest
+from constructions.learned.packing import (
+    BITS,
+    accuracy,
+    carried,
+    mixings,
+    packing,
+    power_distance,
+    round_to,
+    smallest_difference,
+)
 from synthetic.tasks.count_pairs import CountPairs, all_sequences
 from synthetic.training import data, model
 from synthetic.training.config import TrainConfig
@@ -29,6 +37,16 @@ def started(**options):
     own = model.build(run, problem)
     model.initialise(own, run, problem, data.load(problem, run).initial)
     return own, problem
+
+
+def smallest(w, modulus):
+    """The length, having looked at the difference."""
+    length, d = smallest_difference(w, modulus)
+    size = np.linalg.norm(w, axis=1) * ((modulus**2 - 1) / 12) ** 0.5
+    scaled = w / np.where(size > 0, size, 1)[:, None]
+    assert 0 < np.abs(d).max() < modulus
+    assert np.linalg.norm(scaled @ d) == pytest.approx(length, abs=1e-8)
+    return length
 
 
 def curve(w):
@@ -54,9 +72,9 @@ def test_the_smallest_difference_of_packed_numbers():
     for k in (2, 3, 5):
         powers = 3.0 ** np.arange(k)
         assert smallest(np.kron(np.eye(2), powers), 3) == pytest.approx(1.5**0.5 / np.linalg.norm(powers))
-    assert smallest(np.ones((1, 4)), 3) == smallest(np.zeros((2, 3)), 3) == 0
-    assert smallest(np.eye(9)[:3], 3) == 0
-    assert smallest(np.eye(40)[:3], 3) is None, "too many differences that this W does not see"
+    for singular in (np.ones((1, 4)), np.zeros((2, 3)), np.eye(9)[:3]):
+        assert smallest(singular, 3) == pytest.approx(0, abs=1e-8)
+    assert smallest_difference(np.eye(40)[:3], 3) is None, "too many differences that this W does not see"
 
 
 def test_k_tokens_a_number_need_k_times_the_bits():
@@ -121,8 +139,23 @@ def test_all_measures_of_a_model():
     with torch.no_grad():
         own.layer.v_proj.weight[2:] = 0  # two numbers that hold nothing
     less = packing(own, problem, (SEQUENCES[:10], LABELS[:10]))
+    assert max(map(len, less.sums), default=2) == 2
     assert less.carried[0] < found.carried[0]
     assert less.difference < found.difference
+
+
+def test_a_layer_that_hands_on_two_tokens_as_their_sum():
+    """One head a token but for tokens 1 and 2, which one head takes together; scores of 20 make softmax hard enough."""
+    own, problem = started(heads=3, circulant=False, dtype="float64")
+    with torch.no_grad():
+        own.layer.q_proj.weight.zero_()[:, :] = 1
+        own.layer.k_proj.weight.zero_()
+        for head, seen in enumerate(([0], [1, 2], [3])):
+            own.layer.k_proj.weight[N * head, seen] = 20
+    found = packing(own, problem, (SEQUENCES[:10], LABELS[:10]))
+    assert found.sums == [[1, 2]] * N
+    assert found.difference == pytest.approx(0, abs=1e-7)
+    assert 0.7 < found.carried[-1] < 0.99
 
 
 def test_of_many_sequences_only_the_mlp_is_judged():
