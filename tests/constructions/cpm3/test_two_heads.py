@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from constructions.cpm3.two_heads import two_heads, whole_sequence
+from iha_theory.attention import MultiHeadAttention
 from iha_theory.operators.weights import NotPositionOnlyError, read, with_positions
 from synthetic.tasks.count_pairs import CountPairs
 from synthetic.training import model
@@ -28,6 +29,19 @@ def test_a_trained_model_can_be_it():
     tokens = own.embed(x)
     expected = torch.cat((tokens.transpose(1, 2).expand(-1, 4, -1), tokens, torch.zeros(2, 4, 3)), dim=-1)
     assert torch.equal(own.seen(x), expected.double())
+
+
+def test_one_head_hands_on_the_sequence_and_which_token_is_the_own():
+    """Query e_i, key x_j 1 + e_j / 2, value e_j: token i gets x + e_i / 2, whole numbers but for the own one."""
+    layer = MultiHeadAttention(6, 1, head_dim=5, value_head_dim=5, out_proj=False, pattern="linear", scale=1.0)
+    eye = torch.eye(5)
+    with torch.no_grad():
+        layer.q_proj.weight.copy_(torch.cat((torch.zeros(5, 1), eye), dim=1))
+        layer.k_proj.weight.copy_(torch.cat((torch.ones(5, 1), eye / 2), dim=1))
+        layer.v_proj.weight.copy_(torch.cat((torch.zeros(5, 1), eye), dim=1))
+    x = torch.tensor([[2.0, 0, 1, 2, 1]])
+    tokens = with_positions(x.unsqueeze(-1))
+    assert torch.equal(layer(tokens, tokens, tokens)[0], x + eye / 2)
 
 
 def test_it_is_not_position_only():
