@@ -200,7 +200,7 @@ def test_named_sweeps():
     assert [(r.attention, r.pseudo) for r in both] == [("mha", None), ("iha", 2)]
     other = configs("content", {"attention": "talking-heads", "mix": "logits"}, seeds=[0])
     assert [(r.problem.terms, r.heads) for r in other] == [(3, 1), (3, 2), (3, 3), (4, 1), (4, 2), (4, 3), (4, 4)]
-    for options, word in (({"attention": "mha", "pseudo_heads": 2}, "of iha"), ({"position_values": True}, "of cpm3; workspace")):
+    for options, word in (({"attention": "mha", "pseudo_heads": 2}, "of iha"), ({"skip": True}, "of cpm3; workspace")):
         with pytest.raises(ValueError, match=word):
             configs("workspace", options)
     with pytest.raises(ValueError, match="unknown sweep"):
