@@ -6,9 +6,9 @@
 - `fused`: softmax attention by causality, masks and windows without a mask of all pairs.
 - `rotary`: rotary positions.
 - `projections`: MHA, GQA and MQA, latent (MLA) and tensor-product attention.
-- `mixing`: IHA, Talking-Heads and Differential attention.
+- `mixing`: IHA, Talking-Heads, composable (DCMHA), multi-token and Differential attention.
 - `higher_order`: 2-simplicial and Strassen attention.
-- `gates`: gated attention.
+- `gates`: gated attention and gated linear attention.
 - `two_layer`: two layers of MHA.
 - `kinds`: the layers by name with the options of each, `KINDS`.
 
@@ -24,10 +24,13 @@ from iha_theory.attention.kinds import KINDS, LayerOptions
 
 if TYPE_CHECKING:
     from iha_theory.attention.gates.gated import GatedAttention
+    from iha_theory.attention.gates.gated_linear import GatedLinearAttention
     from iha_theory.attention.higher_order.simplicial import TwoSimplicialAttention
     from iha_theory.attention.higher_order.strassen import StrassenAttention
+    from iha_theory.attention.mixing.composable import ComposableAttention
     from iha_theory.attention.mixing.differential import DifferentialAttention
     from iha_theory.attention.mixing.interleaved import InterleavedHeadAttention
+    from iha_theory.attention.mixing.multi_token import MultiTokenAttention
     from iha_theory.attention.mixing.talking_heads import TalkingHeadsAttention
     from iha_theory.attention.projections.grouped import GroupedQueryAttention
     from iha_theory.attention.projections.latent import MultiHeadLatentAttention
@@ -36,12 +39,15 @@ if TYPE_CHECKING:
     from iha_theory.attention.two_layer import TwoLayerAttention
 
 _PLACES = {
+    "ComposableAttention": "mixing.composable",
     "DifferentialAttention": "mixing.differential",
     "GatedAttention": "gates.gated",
+    "GatedLinearAttention": "gates.gated_linear",
     "GroupedQueryAttention": "projections.grouped",
     "InterleavedHeadAttention": "mixing.interleaved",
     "MultiHeadAttention": "projections.multihead",
     "MultiHeadLatentAttention": "projections.latent",
+    "MultiTokenAttention": "mixing.multi_token",
     "StrassenAttention": "higher_order.strassen",
     "TalkingHeadsAttention": "mixing.talking_heads",
     "TensorProductAttention": "projections.tensor_product",
@@ -51,13 +57,16 @@ _PLACES = {
 
 __all__ = [
     "KINDS",
+    "ComposableAttention",
     "DifferentialAttention",
     "GatedAttention",
+    "GatedLinearAttention",
     "GroupedQueryAttention",
     "InterleavedHeadAttention",
     "LayerOptions",
     "MultiHeadAttention",
     "MultiHeadLatentAttention",
+    "MultiTokenAttention",
     "StrassenAttention",
     "TalkingHeadsAttention",
     "TensorProductAttention",

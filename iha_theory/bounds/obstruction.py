@@ -14,14 +14,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from iha_theory import blueprint
 from iha_theory.attention import (
+    ComposableAttention,
     InterleavedHeadAttention,
     MultiHeadLatentAttention,
+    MultiTokenAttention,
     StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
@@ -218,6 +221,14 @@ def logits(layer: Layer, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor
         found = torch.einsum("bhc,bnhc->bhn", q, k.repeat_interleave(q.shape[1] // k.shape[2], 2))
         if isinstance(layer, TalkingHeadsAttention) and layer.mix_logits is not None:
             found = torch.einsum("hg,bgn->bhn", layer.mix_logits, found)
+        if isinstance(layer, ComposableAttention):
+            of_query = layer.mix_logits + layer.compose["logits_query"](x[:, -1:])
+            mixing = of_query + layer.compose["logits_key"](x)
+            found = torch.einsum("bnhg,bgn->bhn", mixing, found)
+        if isinstance(layer, MultiTokenAttention):
+            before = layer.key_window // 2
+            around = F.pad(found, (before, layer.key_window - 1 - before)).unfold(-1, layer.key_window, 1)
+            found = torch.einsum("hc,bhnc->bhn", layer.kernel[:, -1], around)
     return layer.scale * found
 
 

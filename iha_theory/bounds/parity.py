@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from iha_theory import blueprint
-from iha_theory.attention import kinds
+from iha_theory.attention import GatedLinearAttention, kinds
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import Pattern
 from iha_theory.bounds import obstruction
-from iha_theory.capacity import KINDS, SEED, Kind, generic
+from iha_theory.capacity import KEY_WINDOW, KINDS, SEED, Kind, generic
 from iha_theory.operators.numerical import call, frozen
 from iha_theory.rounding import UNIT, require_count, require_one_of
 
@@ -52,7 +52,9 @@ class ParityCapacity:
         sum: |sum_x (-1)^|x| D g| / (G sum_x D) on bits + 1 bits, of the layer among some where it is largest beside
             `rounding`; None if it was not computed.
         rounding: what `sum` may be by rounding.
-        unbounded: whether the layer computes the parity of any number of bits, with other weights for each.
+        unbounded: whether the layer computes the parity of any number of bits, with other weights for each. Without
+            it and without bits the number is open.
+        made: whether the bits need tokens made for it, several for a bit; the measured layers have one, and reach less.
     """
 
     bits: int | None
@@ -60,52 +62,75 @@ class ParityCapacity:
     sum: float | None = None
     rounding: float | None = None
     unbounded: bool = False
+    made: bool = False
 
     @property
     def holds(self) -> bool:
         """Whether the bits are as proved: reached as far as measured, and the sum is 0. False where none are proved."""
-        as_proved = self.bits is not None and self.reached == min(self.bits, MOST_BITS)
+        if self.bits is None or self.reached is None:
+            return False
+        most = min(self.bits, MOST_BITS)
+        as_proved = self.reached <= most if self.made else self.reached == most
         return as_proved and (self.sum is None or self.rounding is None or self.sum <= self.rounding)
+
+
+UNBOUNDED = ("two-layer", "gated-linear", "forgetting")
+"""Kinds that compute the parity of any number of bits, by softmax in two layers, by either pattern with gates."""
 
 
 @blueprint.theorem(
     "parity-doubled",
-    "differential and 2-simplicial attention compute the parity of 2 H bits",
-    uses=("parity-rows", "differential", "simplicial"),
+    "differential, 2-simplicial and Strassen attention compute the parity of 2 H bits",
+    uses=("parity-rows", "differential", "simplicial", "strassen"),
     check="numerical",
     proof="docs/parity.md, Theorem 3",
     tests="tests/iha_theory/bounds/test_parity_bounds.py",
 )
-def parity_bits(kind: Kind, heads: int, pseudo_heads: int | None = None, pattern: str = "softmax") -> int | None:
+def parity_bits(
+    kind: Kind,
+    heads: int,
+    pseudo_heads: int | None = None,
+    pattern: str = "softmax",
+    key_window: int | None = None,
+) -> int | None:
     """An upper bound on the bits whose parity the layer computes: the total degree R of its rows (docs/parity.md).
 
     Softmax: H; 2 H for Differential, 2-simplicial and Strassen; H P for IHA. Linear: the degree of one term, 1, and 2
     for 2-simplicial, Strassen and two layers (`TwoLayerAttention`, whose second layer's keys see the inputs). Some
     weights reach these (Theorems 2 and 3). Hard: upper bounds only, those of softmax, and at most 3 for IHA with H = 1
-    (no virtual causality or rotary positions, Section 5). None for two layers of softmax, which compute the parity of
-    any number of bits, and for hard ones, where no bound is known.
+    (no virtual causality or rotary positions, Section 5). Multi-token, the query token alone: H c_k, by several tokens
+    for a bit; linear 2. None for two layers of softmax and for gates between tokens (docs/attentions.md), which compute
+    the parity of any number of bits, and for hard ones of these, where no bound is known.
 
     Args:
         kind: the layer.
         heads: H.
         pseudo_heads: P, for "iha" only.
         pattern: "softmax", "linear" or "hard".
+        key_window: c_k, for "multi-token" only.
 
     Raises:
-        ValueError: an unknown kind or pattern, a number below 1, P without IHA or IHA without P.
+        ValueError: an unknown kind or pattern, a number below 1, an option that the kind lacks or does not have.
     """
     require_one_of("kind", kind, KINDS)
     require_one_of("pattern", pattern, get_args(Pattern))
     if (pseudo_heads is None) != (kind != "iha"):
         raise ValueError(f"pseudo_heads goes with iha, and only with it; got {pseudo_heads!r} for {kind}")
+    if (key_window is None) != (kind != "multi-token"):
+        raise ValueError(f"key_window goes with multi-token, and only with it; got {key_window!r} for {kind}")
     rows = require_count("heads", heads) * (1 if pseudo_heads is None else require_count("pseudo_heads", pseudo_heads))
+    seen = 1 if key_window is None else require_count("key_window", key_window)
+    if kind in ("gated-linear", "forgetting"):
+        return None
+    if pattern == "linear" and kind == "multi-token":
+        return min(2, seen)
     if pattern == "linear":
         return 2 if kind in ("simplicial", "strassen", "two-layer") else 1
     if kind == "two-layer":
         return None
     if pattern == "hard" and kind == "iha" and heads == 1:
         return min(rows, 3)
-    return 2 * rows if kind in ("differential", "simplicial", "strassen") else rows
+    return 2 * rows if kind in ("differential", "simplicial", "strassen") else rows * seen
 
 
 @blueprint.theorem(
@@ -181,16 +206,21 @@ def parity_capacity(
     Raises:
         ValueError: as `parity_bits` and the layers.
     """
-    bits = parity_bits(kind, heads, pseudo_heads, pattern)
     own = {} if pseudo_heads is None else {"pseudo_heads": pseudo_heads, "collapse": collapse}
+    window = None
+    if kind == "multi-token":
+        window = KEY_WINDOW
+        own |= {"query_window": window, "key_window": window}
+    bits = parity_bits(kind, heads, pseudo_heads, pattern, window)
     options = kinds.KINDS[kind](heads=heads, head_dim=WIDTH, **own)
     sizes = {"content": WIDTH, "tokens": 1, "pattern": pattern, "out": OUT}
     layer = generic(lambda: options.make(WIDTH, WIDTH, WIDTH, **sizes))
     reached = bits_reached(layer, WIDTH)
+    made = kind == "multi-token" and pattern == "softmax"
     if bits is None or bits > MOST_BITS:
-        return ParityCapacity(bits, reached, unbounded=bits is None)
+        return ParityCapacity(bits, reached, unbounded=kind in UNBOUNDED and bits is None, made=made)
     runs = obstruction.run(layer, bits + 1, weights=LAYERS)  # type: ignore[arg-type]
-    return ParityCapacity(bits, reached, *runs.worst)
+    return ParityCapacity(bits, reached, *runs.worst, made=made)
 
 
 @torch.no_grad()
@@ -212,10 +242,11 @@ def bits_reached(module: nn.Module, embed_dim: int) -> int:
     generator = torch.Generator().manual_seed(SEED)
     tokens, direction = torch.randn(2, 3, embed_dim, generator=generator, dtype=torch.float64)
     copied = frozen(module)
+    alone = isinstance(module, AttentionLayer) and not isinstance(module, GatedLinearAttention)
 
     def at_query(x: Tensor, tokens: Tensor) -> Tensor:
         inputs = tokens[torch.cat((x, torch.full((len(x), 1), 2)), 1)]
-        query = inputs[:, -1:] if isinstance(module, AttentionLayer) else inputs
+        query = inputs[:, -1:] if alone else inputs
         return call(copied, query, inputs, inputs, {})[:, -1]
 
     for bits in range(1, MOST_BITS + 1):

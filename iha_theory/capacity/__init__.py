@@ -9,11 +9,12 @@ Source: docs/results.md T1.
 
 from iha_theory.capacity.bound import COLLAPSES, KINDS, Kind, capacity_bound
 from iha_theory.capacity.measured import SEED, Capacity, fan_in, generic, measure, measure_module
-from iha_theory.capacity.rows import HEADS, TORCH, VALUE_DIM, table
+from iha_theory.capacity.rows import HEADS, KEY_WINDOW, TORCH, VALUE_DIM, table
 
 __all__ = [
     "COLLAPSES",
     "HEADS",
+    "KEY_WINDOW",
     "KINDS",
     "SEED",
     "TORCH",

@@ -12,6 +12,8 @@ Kind = Literal[
     "mla",
     "tensor-product",
     "talking-heads",
+    "composable",
+    "multi-token",
     "differential",
     "iha",
     "two-layer",
@@ -19,6 +21,8 @@ Kind = Literal[
     "strassen",
     "gated",
     "gated-headwise",
+    "gated-linear",
+    "forgetting",
 ]
 KINDS = get_args(Kind)
 COLLAPSES = ("global", "per_head")
@@ -29,7 +33,7 @@ A_MAP_A_COORDINATE = ("simplicial", "strassen", "gated")
 @blueprint.theorem(
     "capacity",
     "no position-only layer has a larger operator Schmidt rank than H (MHA and its relatives), "
-    "min(H^2, H P^2) (IHA), H^2 (two layers), H R_V (tensor-product), H d_v (2-simplicial, gated)",
+    "min(H^2, H P^2) (IHA), H^2 (two layers), H R_V (tensor-product), H d_v (2-simplicial, Strassen, gated)",
     uses=(
         "position-only",
         "schmidt-rank",
@@ -43,6 +47,10 @@ A_MAP_A_COORDINATE = ("simplicial", "strassen", "gated")
         "latent",
         "tensor-product",
         "gated",
+        "strassen",
+        "composable",
+        "multi-token",
+        "gated-linear",
     ),
     check="numerical",
     proof="docs/bounds.md, Theorem 1",
@@ -76,6 +84,9 @@ def capacity_bound(
       L(X) = sum_{h,r} (S_h diag(a_rh) / R_V) X (B_r E_h): H R_V terms.
     - **Talking-Heads**: head h applies one map, U_h = sum_g mix[h,g] S_g, where S_g is the pattern of mixed logits.
       L(X) = sum_h U_h X (B_h E_h): H. That U_h is a sum of H maps does not matter, since only U_h meets B_h.
+    - **Composable**, matrices from positions: U_h[i,j] = sum_g M_ij[h,g] S_g[i,j], one map a head again: H.
+    - **Multi-token**: S_h is the pattern of convolved logits, U_h = sum_g mix[h,g] S_g: H.
+    - **Gated linear**, **forgetting**, gates from positions: S_h with decays: H.
     - **Differential**: U_h = S1_h - lambda_h S2_h: H.
     - **IHA**: head h has maps S_h[j,j'] from its pseudo-queries j to its pseudo-keys j' (the P^2 blocks of one virtual
       map; a softmax joins the blocks of a row, which (c) allows). Pseudo-value j' is X sum_m alpha_v[m,h,j'] B_m. So

@@ -7,12 +7,15 @@ from typing import Any
 from torch import nn
 
 from iha_theory.attention import (
+    ComposableAttention,
     DifferentialAttention,
     GatedAttention,
+    GatedLinearAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
     MultiHeadLatentAttention,
+    MultiTokenAttention,
     StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
@@ -32,15 +35,18 @@ VALUE_DIM = 4
 VALUE_RANK = 2
 """R_V of tensor-product attention in the table."""
 
+KEY_WINDOW = 2
+"""Keys, and queries, in the kernel of multi-token attention in the table."""
+
 
 def table(
     heads: Iterable[int] = HEADS, width: int | None = None, value_dim: int = VALUE_DIM
 ) -> Iterator[tuple[str, Callable[[], Capacity]]]:
     """The rows of the capacity table as (label, measurement), for each number of heads.
 
-    MHA, MQA, GQA (H > 3 not prime: groups of the smallest divisor of H), MLA, tensor-product attention, Talking-Heads
-    (both mixings), Differential, 2-simplicial, Strassen, two layers of MHA and gated attention, each with the softmax
-    and the linear pattern; IHA with both, P = 1..H and both collapses; torch's MHA. Each has an output projection.
+    All kinds but IHA (GQA for H > 3 not prime: groups of the smallest divisor of H; Talking-Heads with both mixings),
+    each with the softmax and the linear pattern, gated-linear only linear; IHA with both, P = 1..H and both collapses;
+    torch's MHA. Each has an output projection.
 
     Args:
         heads: the numbers of heads H.
@@ -54,19 +60,23 @@ def table(
         ("mla", MultiHeadLatentAttention),
         ("tensor-product", partial(TensorProductAttention, value_rank=VALUE_RANK)),
         ("talking-heads", TalkingHeadsAttention),
+        ("composable", ComposableAttention),
+        ("multi-token", partial(MultiTokenAttention, query_window=KEY_WINDOW, key_window=KEY_WINDOW)),
         ("differential", DifferentialAttention),
         ("simplicial", TwoSimplicialAttention),
         ("strassen", StrassenAttention),
         ("two-layer", TwoLayerAttention),
         ("gated", GatedAttention),
         ("gated-headwise", partial(GatedAttention, gate="headwise")),
+        ("gated-linear", GatedLinearAttention),
+        ("forgetting", partial(GatedLinearAttention, temperature=1.0)),
     ]
     for h in heads:
         d = max(4, require_count("heads", h)) if width is None else require_count("width", width)
         for kind, build in simple:
             if kind == "gqa" and _smallest_divisor(h) in (1, h):
                 continue
-            for pattern in PATTERNS:
+            for pattern in ("linear",) if kind == "gated-linear" else PATTERNS:
                 yield f"{kind} H = {h}", partial(_row, build, kind, h, None, None, pattern, d, value_dim)
         for collapse in COLLAPSES:
             for p in range(1, h + 1):

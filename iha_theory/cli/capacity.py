@@ -26,25 +26,32 @@ PARITY_BITS = 9
 EPILOG = f"""\
 The operator Schmidt rank of layer(positions, positions, X) is the least number of terms S X B that make it up: how many
 different attention maps the content X can be mixed by. The bounds are proved in iha_theory.capacity.capacity_bound:
-  mha, mqa, gqa, talking-heads, differential   H
+  mha, mqa, gqa, mla, talking-heads, differential,
+  composable, multi-token, gated-headwise, gated-linear,
+  forgetting                                   H
   iha, global collapse                         min(H^2, H P^2)
   iha, per-head collapse                       min(H^2, H P)
   two-layer                                    H^2
-  simplicial                                   H d_v, here d_v = 4
+  tensor-product                               H R_V, here R_V = 2
+  simplicial, strassen, gated                  H d_v, here d_v = 4
   each, on content of width d                  H d d_v
 and measured with random parameters. The gap is the last singular value that counts over the first that does not.
 
 The bits of parity are the most bits whose parity one layer computes, content anywhere (docs/parity.md). As many as
 softmax rows, whatever the widths and weights, if the output is read linearly at one query token, with no MLP and no
 norm with constants behind it, and tokens see at most one bit each, the query token none (with a bit on it: one more):
-  mha, mqa, gqa, talking-heads   H
-  differential, simplicial       2 H
-  iha                            H P
-  two-layer                      any number
-  the linear pattern             1; simplicial and two-layer 2
+  mha, mqa, gqa, mla, tensor-product, talking-heads,
+  composable, gated, gated-headwise                    H
+  differential, simplicial, strassen                   2 H
+  multi-token                                          H c_k, here c_k = 2
+  iha                                                  H P
+  two-layer, gated-linear, forgetting                  any number
+  the linear pattern             1; simplicial, strassen, two-layer, multi-token 2
 Measured up to {PARITY_BITS} bits: with random parameters and a fitted read-out every sign is right, and on one bit more
 the sum over all inputs that must be 0 by the proof is 0 to rounding (of torch's layer it is not computed). In brackets:
-how many bits were reached. Two layers reach any number with weights made for it, random ones only so many.
+how many bits were reached. Two layers, and gates between tokens, reach any number with weights and tokens made for it,
+random ones only so many; multi-token attention needs several tokens for a bit. "open": neither bound is proved. What
+each layer is, the proofs and what it means: docs/attentions.md.
 
 your own layer:
   MODULE:NAME is looked up from the current directory too. A class is called as NAME(embed_dim, num_heads), with
@@ -118,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
     out.print("Operator Schmidt rank")
     out.print(_table(found, heads, lambda row, _: f"{row.rank}" + f" ({bound} {row.bound})" * (row.rank != row.bound)))
     out.print("Bits of parity")
-    out.print(_table(found, heads, lambda _, parity: _bits(parity), gap=False))
+    out.print(_table(found, heads, lambda _, parity: _bits(parity, arguments.layer is None), gap=False))
     seconds = time.monotonic() - started
     unclear = [row for row in rows if not row.clear]
     for row in unclear:
@@ -129,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     failed = [row for row in rows if not row.reached]
     for row in failed:
         out.print(f"FAILS {_label(row)}: rank {row.rank}, bound {row.bound}, gap {row.gap:.2g}", soft_wrap=True)
+    made = sum(parity.made and parity.reached != parity.bits for _, parity in found)
     proved = [(row, parity) for row, parity in found if parity.bits is not None]
     wrong = [(row, parity) for row, parity in proved if not parity.holds]
     for row, parity in wrong:
@@ -137,8 +145,10 @@ def run(arguments: argparse.Namespace) -> int:
     out.print(
         f"{len(wrong)} of {len(proved)} parities are NOT as proved"
         if wrong
-        else f"All {len(proved)} layers with a proved bound reach it, up to {PARITY_BITS} bits; on one more {sums} "
-        f"sums are 0. Not counted: {len(found) - len(proved)} that some weights take to any number.",
+        else f"All {len(proved)} layers with a proved bound reach it, up to {PARITY_BITS} bits"
+        + f", {made} with tokens made for it" * (made > 0)
+        + f"; on one more {sums} sums are 0. Not counted: {len(found) - len(proved)} that some weights take to any "
+        "number.",
         soft_wrap=True,
     )
     gap = min(row.gap for row in rows)
@@ -211,8 +221,10 @@ def _measure(name: str, target: Callable[..., Any], heads: int) -> "Both":
     return row, ParityCapacity(None, reached)
 
 
-def _bits(parity: "ParityCapacity") -> str:
+def _bits(parity: "ParityCapacity", ours: bool) -> str:
     """Proved, and in brackets what was reached where that is not the same; of a user's layer what was reached."""
+    if parity.bits is None and not parity.unbounded and ours:
+        return f"open ({parity.reached})"
     if parity.bits is None and not parity.unbounded:
         return "" if parity.reached is None else f"{parity.reached}" + "+" * (parity.reached == PARITY_BITS)
     return f"{parity.bits or 'any'}" + f" ({parity.reached})" * (parity.reached != parity.bits)

@@ -83,7 +83,8 @@ class TrainConfig(Options):
 
         if isinstance(self.layer, OwnLayer):
             return None
-        return parity_bits(self.attention, self.heads, self.pseudo)  # type: ignore[arg-type]
+        window = getattr(self.layer, "key_window", None)
+        return parity_bits(self.attention, self.heads, self.pseudo, key_window=window)  # type: ignore[arg-type]
 
     @property
     def identity(self) -> str:

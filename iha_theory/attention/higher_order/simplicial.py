@@ -5,9 +5,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.attention.higher_order.pairs import PairAttention
 
 
+@blueprint.definition(
+    "simplicial",
+    "2-simplicial attention: a query attends to pairs of keys, a pair's value is the product of two",
+    uses=("pattern",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class TwoSimplicialAttention(PairAttention):
     """2-simplicial attention: trilinear logits of a query and two keys, values multiplied elementwise.
 

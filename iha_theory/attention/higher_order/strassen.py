@@ -4,9 +4,17 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from iha_theory import blueprint
 from iha_theory.attention.higher_order.pairs import PairAttention
 
 
+@blueprint.definition(
+    "strassen",
+    "Strassen attention: a query attends to pairs of keys, whose logit is a sum of three products",
+    uses=("pattern",),
+    check="numerical",
+    tests="tests/iha_theory/attention/test_reference.py",
+)
 class StrassenAttention(PairAttention):
     """Strassen attention: the logit of a pair of keys is a sum of three dot products, values multiplied elementwise.
 

@@ -8,9 +8,9 @@ To add a layer: its class in a folder beside this one, its bounds in `iha_theory
 """
 
 from iha_theory.attention.kinds.base import LayerOptions
-from iha_theory.attention.kinds.gates import Gated, GatedHeadwise
+from iha_theory.attention.kinds.gates import Forgetting, Gated, GatedHeadwise, GatedLinear
 from iha_theory.attention.kinds.higher_order import Simplicial, Strassen
-from iha_theory.attention.kinds.mixing import IHA, Differential, TalkingHeads
+from iha_theory.attention.kinds.mixing import IHA, Composable, Differential, MultiToken, TalkingHeads
 from iha_theory.attention.kinds.projections import GQA, MLA, MQA, TensorProduct
 from iha_theory.attention.kinds.two_layer import TwoLayer
 
@@ -23,6 +23,8 @@ KINDS: dict[str, type[LayerOptions]] = {
     "mla": MLA,
     "tensor-product": TensorProduct,
     "talking-heads": TalkingHeads,
+    "composable": Composable,
+    "multi-token": MultiToken,
     "differential": Differential,
     "iha": IHA,
     "two-layer": TwoLayer,
@@ -30,5 +32,7 @@ KINDS: dict[str, type[LayerOptions]] = {
     "strassen": Strassen,
     "gated": Gated,
     "gated-headwise": GatedHeadwise,
+    "gated-linear": GatedLinear,
+    "forgetting": Forgetting,
 }
 """The options of each layer, by its name."""

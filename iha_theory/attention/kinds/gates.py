@@ -1,10 +1,13 @@
 """The entries of layers with gates. Imports no torch."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from iha_theory.attention.kinds.base import LayerOptions
 from iha_theory.options import option
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -35,3 +38,26 @@ class GatedHeadwise(LayerOptions):
     def arguments(self, content: int) -> dict[str, Any]:
         """As MHA's."""
         return {"value_head_dim": content, "gate": "headwise"}
+
+
+@dataclass(frozen=True)
+class GatedLinear(LayerOptions):
+    """Linear attention whose weights decay, whatever the task's pattern."""
+
+    layer: ClassVar[str] = "GatedLinearAttention"
+
+    def make(self, query: int, key: int, value: int, **given: Any) -> "nn.Module":
+        """As other layers, with the linear pattern."""
+        linear: dict[str, Any] = given | {"pattern": "linear"}
+        return super().make(query, key, value, **linear)
+
+
+@dataclass(frozen=True)
+class Forgetting(LayerOptions):
+    """Attention whose weights decay, with gates of temperature 1 and the task's pattern."""
+
+    layer: ClassVar[str] = "GatedLinearAttention"
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        return {"value_head_dim": content, "temperature": 1.0}

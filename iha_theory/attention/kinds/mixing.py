@@ -18,6 +18,33 @@ class TalkingHeads(LayerOptions):
 
 
 @dataclass(frozen=True)
+class Composable(LayerOptions):
+    """Heads mixed by matrices that the tokens make."""
+
+    layer: ClassVar[str] = "ComposableAttention"
+    affine_maps: ClassVar[bool] = False
+
+    composition_rank: int = option(2, "rank R of the dynamic mixing of composable heads", 1)
+
+    def arguments(self, content: int) -> dict[str, Any]:
+        """As MHA's."""
+        return {"value_head_dim": content, "rank": self.composition_rank}
+
+
+@dataclass(frozen=True)
+class MultiToken(LayerOptions):
+    """Logits convolved over queries and keys."""
+
+    layer: ClassVar[str] = "MultiTokenAttention"
+    passed: ClassVar[tuple[str, ...]] = ("query_window", "key_window", "head_group")
+    affine_maps: ClassVar[bool] = False
+
+    query_window: int = option(6, "queries in the kernel of multi-token attention", 1)
+    key_window: int = option(11, "keys in the kernel of multi-token attention", 1)
+    head_group: int | None = option(None, "heads that multi-token attention mixes (default: all)", 1)
+
+
+@dataclass(frozen=True)
 class Differential(LayerOptions):
     """The difference of two maps a head."""
 

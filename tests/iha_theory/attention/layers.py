@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from iha_theory.attention import (
+    ComposableAttention,
     DifferentialAttention,
     GatedAttention,
+    GatedLinearAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
     MultiHeadLatentAttention,
+    MultiTokenAttention,
     StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
@@ -39,7 +42,9 @@ class Layer:
     generic: bool = True  # random numbers in every parameter, rather than the layer's own start
     rotary: bool = True
     depth: int = 1  # how often a value is averaged
-    products: bool = False  # keys and values are products of two functions of a token
+    products: bool = False  # keys and values, or mixing, are products of two functions of a token
+    one_sequence: bool = False  # queries and keys are of the same tokens
+    neighbours: int = 0  # how many queries before it enter a query's row
 
     def __str__(self) -> str:
         return self.name
@@ -72,6 +77,9 @@ def _iha(name: str, *, generic: bool = True, **options: Any) -> Layer:
 
 
 RANKS = (("query_rank", 1), ("key_rank", 3), ("value_rank", 2))
+SMALL = (("rank", 1), ("hidden_dim", 3))
+WINDOWS = (("query_window", 2), ("key_window", 3))
+PAIRS = (("query_window", 3), ("key_window", 4), ("head_group", 2))
 LAYERS = (
     Layer("mha", MultiHeadAttention, reference.mha),
     _iha("P1", num_pseudo_heads=1, init="random"),
@@ -90,12 +98,18 @@ LAYERS = (
     Layer("talking", TalkingHeadsAttention, reference.talking_heads),
     Layer("talking-logits", TalkingHeadsAttention, reference.talking_heads, (("mix", "logits"),)),
     Layer("talking-weights", TalkingHeadsAttention, reference.talking_heads, (("mix", "weights"),)),
+    Layer("composable", ComposableAttention, reference.composable, products=True),
+    Layer("composable-1", ComposableAttention, reference.composable, SMALL, products=True),
+    Layer("multi-token", MultiTokenAttention, reference.multi_token, WINDOWS, neighbours=1),
+    Layer("multi-token-pairs", MultiTokenAttention, reference.multi_token, PAIRS, neighbours=2),
+    Layer("gated-linear", GatedLinearAttention, reference.gated_linear, one_sequence=True),
+    Layer("forgetting", GatedLinearAttention, reference.gated_linear, (("temperature", 1.0),), one_sequence=True),
     Layer("differential", DifferentialAttention, reference.differential),
     Layer("simplicial", TwoSimplicialAttention, reference.simplicial, rotary=False),
     Layer("strassen", StrassenAttention, reference.strassen),
     Layer("gated", GatedAttention, reference.gated),
     Layer("gated-headwise", GatedAttention, reference.gated, (("gate", "headwise"),)),
-    Layer("two-layer", TwoLayerAttention, reference.two_layer, depth=2),
+    Layer("two-layer", TwoLayerAttention, reference.two_layer, depth=2, one_sequence=True),
 )
 BY_NAME = {layer.name: layer for layer in LAYERS}
 KINDS = tuple({layer.kind: layer for layer in LAYERS}.values())  # one row a class
@@ -122,12 +136,14 @@ def average(layer: Any) -> Any:
                 parameter.zero_()
             elif "v_proj" in name or "v2_proj" in name or "down" in name or "v_heads" in name:
                 parameter.fill_(1 / parameter.shape[-1])
-            elif "gate_proj" in name:
-                parameter.fill_(100)  # of keys of ones: gates of 1
+            elif name.startswith("compose"):
+                parameter.zero_()
+            elif "gate_proj" in name or "decay_proj" in name:
+                parameter.fill_(1000)  # of keys of ones: gates of 1
             elif name == "lam":
                 parameter.zero_()
             elif name.startswith("mix"):
-                parameter.copy_(torch.eye(len(parameter)))
+                parameter.copy_(torch.eye(parameter.shape[-1]))
         if isinstance(layer, InterleavedHeadAttention):
             layer.reset_mixing("mha")
     return layer

@@ -4,6 +4,8 @@ Every function takes a layer only to read its parameters and options, and evalua
 query (queries, embed_dim), key (keys, kdim), value (keys, vdim), allowed (queries, keys), positions of both.
 """
 
+import math
+
 import numpy as np
 import torch
 
@@ -254,6 +256,76 @@ def _pairs(layer, query, key, value, allowed, positions, logit):
         scores = [[layer.scale * logit(q[h][i], k[h][j], k2[h][m]) for j, m in pairs] for i in range(queries)]
         values = np.array([v[h][j] * v2[h][m] for j, m in pairs])
         outputs.append(weights(layer.pattern, np.array(scores), both) @ values)
+    return join(layer, outputs)
+
+
+def composable(layer, query, key, value, allowed, positions):
+    """t[i,j] = (W + M^Q_i + M^K_j) s[i,j] as vectors over heads, before sigma and, with other parameters, behind it."""
+    q, k = queries_and_keys(layer, query, key, positions)
+    v = project(layer, "v_proj", value, layer.value_head_dim)
+    hs = range(layer.num_heads)
+    maps = np.stack([layer.scale * q[h] @ k[h].T for h in hs])
+
+    def affine(name, x):
+        bias = parameter(layer, f"{name}.bias") if f"{name}.bias" in dict(layer.named_parameters()) else 0
+        return x @ parameter(layer, f"{name}.weight").T + bias
+
+    def matrix(name, x):
+        z = affine(f"{name}.inner", x)
+        hidden = np.array([u * (1 + math.erf(u / math.sqrt(2))) / 2 for u in z])
+        a, b = affine(f"{name}.outer", hidden).reshape(2, layer.num_heads, layer.rank)
+        return a @ b.T + np.diag(np.tanh(affine(f"{name}.gate", x)))
+
+    def composed(stage, maps):
+        base = parameter(layer, f"mix_{stage}")
+        of_query = [base + matrix(f"compose.{stage}_query", x) for x in query]
+        of_key = [matrix(f"compose.{stage}_key", x) for x in key]
+        out = np.zeros_like(maps)
+        for i in range(len(query)):
+            for j in range(len(key)):
+                out[:, i, j] = (of_query[i] + of_key[j]) @ maps[:, i, j]
+        return out
+
+    maps = composed("logits", maps)
+    maps = composed("weights", np.stack([weights(layer.pattern, m, allowed) for m in maps]))
+    return join(layer, [maps[h] @ v[h] for h in hs])
+
+
+def multi_token(layer, query, key, value, allowed, positions):
+    """t_h[i,j] = sum_ab kernel[h,a,b] s_h[i - (c_q - 1) + a, j - floor(c_k / 2) + b]; u_h mixes the group of h."""
+    q, k = queries_and_keys(layer, query, key, positions)
+    v = project(layer, "v_proj", value, layer.value_head_dim)
+    kernel, mix, size = parameter(layer, "kernel"), parameter(layer, "mix_weights"), layer.head_group
+    maps = []
+    for h in range(layer.num_heads):
+        s = np.where(allowed, layer.scale * q[h] @ k[h].T, 0)
+        t = np.zeros_like(s)
+        for i, j, a, b in np.ndindex(*s.shape, *kernel[h].shape):
+            row, column = i - (layer.query_window - 1) + a, j - layer.key_window // 2 + b
+            if 0 <= row < s.shape[0] and 0 <= column < s.shape[1]:
+                t[i, j] += kernel[h, a, b] * s[row, column]
+        maps.append(weights(layer.pattern, t, allowed))
+    outputs = []
+    for h in range(layer.num_heads):
+        first = h // size * size
+        mixed = sum(mix[h // size, h - first, g] * maps[first + g] for g in range(size))
+        outputs.append(mixed @ v[h])
+    return join(layer, outputs)
+
+
+def gated_linear(layer, query, key, value, allowed, positions):
+    """Linear: scale q_i k_j exp(D_ij). Else sigma(scale q_i k_j + D_ij). D sums gates between that i may attend to."""
+    q, k = queries_and_keys(layer, query, key, positions)
+    v = project(layer, "v_proj", value, layer.value_head_dim)
+    gates = [-np.log1p(np.exp(-x[:, 0])) / layer.temperature for x in project(layer, "decay_proj", key, 1)]
+    outputs = []
+    for h in range(layer.num_heads):
+        scores, decays = layer.scale * q[h] @ k[h].T, np.zeros(allowed.shape)
+        for i, j in np.ndindex(*allowed.shape):
+            between = range(min(i, j) + 1, max(i, j) + 1)
+            decays[i, j] = sum(gates[h][m] for m in between if allowed[i, m])
+        scores = scores * np.exp(decays) if layer.pattern == "linear" else scores + decays
+        outputs.append(weights(layer.pattern, scores, allowed) @ v[h])
     return join(layer, outputs)
 
 

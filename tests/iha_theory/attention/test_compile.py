@@ -35,7 +35,7 @@ for spec in sys.argv[1:]:
     print(spec)
 """
 NAMES = ["iha-P3-global-virtual", "mha", "gqa", "mla", "tensor-product", "talking", "differential", "simplicial"]
-NAMES += ["strassen", "gated", "two-layer"]
+NAMES += ["composable", "multi-token", "gated-linear", "forgetting", "strassen", "gated", "two-layer"]
 inductor = pytest.mark.skipif("IHA_TEST_INDUCTOR" not in os.environ, reason="slow: set IHA_TEST_INDUCTOR=1")
 
 

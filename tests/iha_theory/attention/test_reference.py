@@ -75,7 +75,7 @@ def test_queries_and_keys_shared_by_the_batch(row, setting, pattern):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("row", [row for row in LAYERS if row.depth == 1], ids=str)
+@pytest.mark.parametrize("row", [row for row in LAYERS if not row.one_sequence], ids=str)
 def test_other_numbers_of_queries_and_keys(row, pattern):
     mask = torch.tensor([[1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 1, 0]], dtype=torch.bool)
     query, key, value = tokens(2, 3, 8), tokens(2, 4, 8, seed=2), tokens(2, 4, 8, seed=3)
@@ -137,6 +137,10 @@ def test_position_only_is_linear_in_content(row, pattern):
         ("mla", 2),
         ("tensor-product", 4),
         ("talking", 2),
+        ("composable", 2),
+        ("multi-token", 2),
+        ("gated-linear", 2),
+        ("forgetting", 2),
         ("differential", 2),
         ("simplicial", 6),
         ("strassen", 6),
@@ -186,6 +190,12 @@ def test_attention_maps_count_the_maps():
         "talking": 4,
         "talking-logits": 4,
         "talking-weights": 4,
+        "composable": 4,
+        "composable-1": 4,
+        "multi-token": 4,
+        "multi-token-pairs": 4,
+        "gated-linear": 4,
+        "forgetting": 4,
         "differential": 8,
         "simplicial": 4,
         "strassen": 4,

@@ -10,12 +10,15 @@ import pytest
 import torch
 
 from iha_theory.attention import (
+    ComposableAttention,
     DifferentialAttention,
     GatedAttention,
+    GatedLinearAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
     MultiHeadLatentAttention,
+    MultiTokenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
     TwoLayerAttention,
@@ -97,6 +100,13 @@ OWN = [
     (TensorProductAttention, {"query_rank": 0}, "query_rank must be an integer of at least 1, got 0"),
     (TensorProductAttention, {"key_rank": 0}, "key_rank must be an integer of at least 1, got 0"),
     (TensorProductAttention, {"value_rank": -1}, "value_rank must be an integer of at least 1, got -1"),
+    (ComposableAttention, {"rank": 0}, "rank must be an integer of at least 1, got 0"),
+    (ComposableAttention, {"hidden_dim": 0}, "hidden_dim must be an integer of at least 1, got 0"),
+    (MultiTokenAttention, {"query_window": 0}, "query_window must be an integer of at least 1, got 0"),
+    (MultiTokenAttention, {"key_window": 0}, "key_window must be an integer of at least 1, got 0"),
+    (MultiTokenAttention, {"head_group": 3}, "head_group must divide num_heads 4, got 3"),
+    (GatedLinearAttention, {"temperature": 0.0}, "temperature must be a positive finite number, got 0.0"),
+    (GatedLinearAttention, {"temperature": float("inf")}, "temperature must be a positive finite number, got inf"),
     (GatedAttention, {"gate": "tanh"}, "unknown gate 'tanh': accepted are elementwise, headwise"),
     (TwoLayerAttention, {"second": {"vdim": 3}}, "vdim of the second layer is the first layer's out_dim"),
     (TwoLayerAttention, {"first": {"window": 0}}, "window must be an integer of at least 1, got 0"),
@@ -159,7 +169,7 @@ def test_calls(row, inputs, options, message):
 @all_kinds
 def test_causality_and_windows_of_two_sequences(row):
     message = "is_causal and window compare positions in one sequence, got 3 queries and 5 keys"
-    if row.depth == 2:
+    if row.one_sequence:
         message = "query and key differ in tokens: 3 and 5"
     with pytest.raises(ValueError, match=message):
         row.build()(X[:, :3], X, X, is_causal=True)

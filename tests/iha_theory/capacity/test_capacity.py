@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from iha_theory.attention import (
+    ComposableAttention,
     DifferentialAttention,
     GatedAttention,
+    GatedLinearAttention,
     GroupedQueryAttention,
     InterleavedHeadAttention,
     MultiHeadAttention,
     MultiHeadLatentAttention,
+    MultiTokenAttention,
     StrassenAttention,
     TalkingHeadsAttention,
     TensorProductAttention,
@@ -129,12 +132,15 @@ SIMPLE = (
     "mla",
     "tensor-product",
     "talking-heads",
+    "composable",
+    "multi-token",
     "differential",
     "simplicial",
     "strassen",
     "two-layer",
     "gated",
     "gated-headwise",
+    "forgetting",
 )
 
 
@@ -150,6 +156,7 @@ def test_the_table_is_complete(rows: list[Capacity]):
     expected = {
         (kind, h, None, None, pattern) for kind in SIMPLE for h in range(1, 7) for pattern in ("softmax", "linear")
     }
+    expected |= {("gated-linear", h, None, None, "linear") for h in range(1, 7)}
     expected |= {("gqa", h, None, None, pattern) for h in (4, 6) for pattern in ("softmax", "linear")}
     expected |= {
         ("iha", h, p, collapse, pattern)
@@ -204,6 +211,9 @@ KINDS = {
     "iha": lambda **o: (InterleavedHeadAttention(24, 3, num_pseudo_heads=2, collapse="per_head", **o), 6),
     "iha-virtual": lambda **o: (InterleavedHeadAttention(24, 3, causality="virtual", **o), 9),
     "strassen": lambda **o: (StrassenAttention(24, 2, **o), 6),
+    "composable": lambda **o: (ComposableAttention(24, 3, **o), 3),
+    "multi-token": lambda **o: (MultiTokenAttention(24, 3, query_window=2, key_window=3, **o), 3),
+    "gated-linear": lambda **o: (GatedLinearAttention(24, 3, **o), 3),
     "gated": lambda **o: (GatedAttention(24, 2, **o), 6),
     "gated-headwise": lambda **o: (GatedAttention(24, 3, gate="headwise", **o), 3),
     "two-layer": lambda **o: (TwoLayerAttention(24, 2, **o), 4),

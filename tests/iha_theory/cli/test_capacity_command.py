@@ -18,14 +18,18 @@ SIMPLE = (
     "mla",
     "tensor-product",
     "talking-heads",
+    "composable",
+    "multi-token",
     "differential",
     "simplicial",
     "strassen",
     "two-layer",
     "gated",
     "gated-headwise",
+    "forgetting",
 )
-"""Beside these the table for 2 heads has four IHA and torch's layer."""
+NOT_H = {"differential": 4, "simplicial": 4, "strassen": 4, "multi-token": 4, "two-layer": None, "forgetting": None}
+"""Bits of parity of two heads. Beside these kinds the table has four IHA, gated-linear and torch's layer then."""
 
 
 def run(*arguments: str) -> int:
@@ -44,24 +48,23 @@ def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, cap
     target = tmp_path / "out" / "c.json"
     assert run("--heads", "2", "--json", str(target)) == 0
     out = capsys.readouterr().out
-    softmax = len(SIMPLE) + 4
+    rows = 2 * len(SIMPLE) + 10
     assert out.splitlines()[-2] == (
-        f"All {2 * softmax} layers with a proved bound reach it, up to 9 bits; on one more {2 * softmax - 1} sums are "
-        "0. Not counted: 1 that some weights take to any number."
+        f"All {rows - 4} layers with a proved bound reach it, up to 9 bits, 1 with tokens made for it; on one more "
+        f"{rows - 5} sums are 0. Not counted: 4 that some weights take to any number."
     )
-    assert out.splitlines()[-1].startswith(f"All {2 * softmax + 1} measured ranks are their bounds")
+    assert out.splitlines()[-1].startswith(f"All {rows} measured ranks are their bounds")
     content = json.loads(target.read_text(), parse_constant=lambda name: pytest.fail(name))
     assert content["schema"] == "iha-theory/capacity/1"
     assert content["complete"] is True
-    assert len(content["capacities"]) == 2 * softmax + 1
+    assert len(content["capacities"]) == rows
     fields = ["layer", "heads", "pseudo_heads", "collapse", "pattern", "rank", "bound", "gap", "parity"]
     assert all(list(row) == fields and row["rank"] == row["bound"] for row in content["capacities"])
     bits = {
         (r["layer"], r["heads"], r["pseudo_heads"]): r["parity"] for r in content["capacities"][::-1]
     }  # softmax last
-    assert {at: p["bits"] for at, p in bits.items() if at[0] != "iha"} == {
-        (kind, 2, None): {"differential": 4, "simplicial": 4, "two-layer": None}.get(kind, 2)
-        for kind in (*SIMPLE, capacity.TORCH)
+    assert {at: p["bits"] for at, p in bits.items() if at[0] not in ("iha", "gated-linear")} == {
+        (kind, 2, None): NOT_H.get(kind, 2) for kind in (*SIMPLE, capacity.TORCH)
     }
     assert [bits["iha", 2, p]["bits"] for p in (1, 2)] == [2, 4]
     assert [bits["two-layer", 2, None][name] for name in ("unbounded", "sum")] == [True, None]
@@ -70,7 +73,7 @@ def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, cap
 def test_narrow_content_by_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rows, "PATTERNS", ("linear",))
     assert run("--heads", "2", "--width", "1", "--value-dim", "9") == 0
-    assert f"All {len(SIMPLE) + 5} measured ranks are their bounds" in capsys.readouterr().out
+    assert f"All {len(SIMPLE) + 6} measured ranks are their bounds" in capsys.readouterr().out
     with pytest.raises(ValueError, match="--width takes an integer of at least 1, got 0"):
         run("--width", "0")
     with pytest.raises(ValueError, match="--value-dim is for the table"):
@@ -79,12 +82,12 @@ def test_narrow_content_by_the_command(capsys: pytest.CaptureFixture[str], monke
 
 def test_a_parity_that_is_not_as_proved_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     right = parity.parity_bits
-    monkeypatch.setattr(parity, "parity_bits", lambda kind, *a, **k: right(kind, *a, **k) + (kind == "mqa"))
+    monkeypatch.setattr(parity, "parity_bits", lambda kind, *a, **k: 2 if kind == "mqa" else right(kind, *a, **k))
     monkeypatch.setattr(rows, "PATTERNS", ("linear",))
     assert run("--heads", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("FAILS mqa linear H = 2: parity of 1 bits") for line in lines) == 1
-    assert lines[-2].startswith(f"1 of {len(SIMPLE) + 5} parities are NOT as proved")
+    assert lines[-2].startswith(f"1 of {len(SIMPLE) + 4} parities are NOT as proved")
 
 
 def test_a_rank_that_is_not_its_bound_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -93,7 +96,7 @@ def test_a_rank_that_is_not_its_bound_fails(monkeypatch: pytest.MonkeyPatch, cap
     assert run("--heads", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("FAILS mqa ") for line in lines) == 2
-    assert lines[-1].startswith(f"2 of {2 * len(SIMPLE) + 9} ranks are NOT their bound")
+    assert lines[-1].startswith(f"2 of {2 * len(SIMPLE) + 10} ranks are NOT their bound")
 
 
 def test_torch_mha_through_layer(capsys: pytest.CaptureFixture[str]):
