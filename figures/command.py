@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="which pictures; default the first five, with --from all that have runs",
+        help="which pictures; default the first six, with --from all that have runs",
     )
     parser.add_argument(
         "--from", dest="runs", metavar="DIR", type=Path, help="folder with runs.jsonl files; default: train now"

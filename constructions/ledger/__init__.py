@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from constructions.ledger.attention import definitions, inclusion, linear, start, strictness
-from constructions.ledger.bank import beyond, bounds, narrow, rank, sharper, structure
+from constructions.ledger.bank import beyond, bounds, narrow, quadric, rank, sharper, structure
 from constructions.ledger.bank import paper as bank
 from constructions.ledger.content import anywhere, concatenated, limits, parity, relations
 from constructions.ledger.content import exact as content
@@ -46,6 +46,7 @@ MODULES = (
     structure,
     narrow,
     sharper,
+    quadric,
     beyond,
     start,
     precision,

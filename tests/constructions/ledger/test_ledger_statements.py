@@ -24,7 +24,7 @@ HOLDING = [
     *(f"T{n}" for n in range(1, 16)),
     *("T9-counts", "T9-tokens", "T14a", "T14b", "T14c", "T14e", "T14f", "T16", "T16a", "T17a", "T17c", "T18"),
     *(f"T15{part}" for part in "bcdefg"),
-    *(f"T19{part}" for part in "abcdef"),
+    *(f"T19{part}" for part in "abcdefgh"),
     *(f"T20{part}" for part in "abc"),
 ]
 EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
