@@ -94,6 +94,16 @@ def test_no_layer_is_right_with_fewer_bits_than_theorem_2_asks_for():
     assert curve(np.ones((1, N)))[-1] < 0.99, "the sum does not tell the counts, whatever its bits"
 
 
+def test_where_runs_wait_that_know_sums_of_tokens_only():
+    """N = 9: all other tokens but a pair, of which the sum; two pairs; the sum of all (docs/learning.md)."""
+    x = np.concatenate(list(all_sequences(3, 9)))
+    labels = CountPairs(3, 8).target(x)[:, :1]
+    for groups, share in (([[1, 2]], 0.923), ([[1, 2], [3, 4]], 0.861), ([range(1, 9)], 0.714), ([], 1)):
+        alone = sorted(set(range(9)) - {j for group in groups for j in group})
+        numbers = np.column_stack([x[:, alone], *(x[:, list(group)].sum(1) for group in groups)])
+        assert carried(numbers[:, None], labels) == pytest.approx(share, abs=5e-4)
+
+
 def test_the_best_function_is_the_commonest_label_of_each_cell():
     levels = np.array([[[0], [5]], [[0], [5]], [[0], [6]], [[1], [6]]])
     labels = np.array([[2, 0], [2, 1], [3, 1], [0, 1]])
