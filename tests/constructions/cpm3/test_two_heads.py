@@ -6,10 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from constructions.cpm3.two_heads import two_heads, whole_sequence
-from iha_theory.attention import MultiHeadAttention
+from constructions.cpm3.two_heads import marked_sequence, one_head, two_heads, whole_sequence
 from iha_theory.operators.weights import NotPositionOnlyError, read, with_positions
-from synthetic.tasks.count_pairs import CountPairs
+from synthetic.tasks.count_pairs import CountPairs, all_sequences
 from synthetic.training import model
 from synthetic.training.config import TrainConfig
 
@@ -31,17 +30,31 @@ def test_a_trained_model_can_be_it():
     assert torch.equal(own.seen(x), expected.double())
 
 
-def test_one_head_hands_on_the_sequence_and_which_token_is_the_own():
-    """Query e_i, key x_j 1 + e_j / 2, value e_j: token i gets x + e_i / 2, whole numbers but for the own one."""
-    layer = MultiHeadAttention(6, 1, head_dim=5, value_head_dim=5, out_proj=False, pattern="linear", scale=1.0)
-    eye = torch.eye(5)
-    with torch.no_grad():
-        layer.q_proj.weight.copy_(torch.cat((torch.zeros(5, 1), eye), dim=1))
-        layer.k_proj.weight.copy_(torch.cat((torch.ones(5, 1), eye / 2), dim=1))
-        layer.v_proj.weight.copy_(torch.cat((torch.zeros(5, 1), eye), dim=1))
-    x = torch.tensor([[2.0, 0, 1, 2, 1]])
+def test_one_head_hands_on_the_sequence_and_marks_the_own_token():
+    x = torch.tensor([[2.0, 0, 1, 2, 1]], dtype=torch.float64)
     tokens = with_positions(x.unsqueeze(-1))
-    assert torch.equal(layer(tokens, tokens, tokens)[0], x + eye / 2)
+    assert torch.equal(marked_sequence(5)(tokens, tokens, tokens)[0], x + torch.eye(5) / 2)
+
+
+@pytest.mark.parametrize(("modulus", "coefficient"), [(1, 0), (2, 1), (3, 8), (4, 2)])
+def test_one_head_counts_right_on_every_sequence_and_no_damaged_one_does(modulus, coefficient):
+    x = np.concatenate(list(all_sequences(modulus, 4)))
+    target = CountPairs(modulus, coefficient).target(x)
+
+    def right(damage=None):
+        net = one_head(4, modulus, coefficient)
+        assert net.attention.heads == 1
+        with torch.no_grad():
+            if damage is not None:
+                damage(net.attention.layer)
+            rows = net.workspaces(torch.from_numpy(x)).flatten(0, 1)
+            return np.array_equal(net.mlp_of(rows).view(x.shape).numpy(), target)
+
+    assert right()
+    if modulus > 1:
+        assert not right(lambda layer: layer.k_proj.weight[:, 0].zero_()), "no content in the keys"
+        assert not right(lambda layer: layer.k_proj.weight[:, 1:].zero_()), "no mark"
+        assert not right(lambda layer: layer.v_proj.weight[0].copy_(layer.v_proj.weight[1])), "two tokens to one place"
 
 
 def test_it_is_not_position_only():
@@ -53,11 +66,12 @@ def test_it_is_not_position_only():
 @settings(max_examples=40, deadline=None)
 def test_counts_are_the_task(tokens, modulus, coefficient, data):
     x = np.array([data.draw(st.lists(st.integers(-(10**6), 10**6), min_size=tokens, max_size=tokens))])
-    net = two_heads(tokens, modulus, coefficient)
-    assert net.attention.heads == 2
-    assert np.array_equal(net(torch.from_numpy(x)).numpy(), CountPairs(modulus, coefficient).target(x))
+    for net, heads in ((two_heads(tokens, modulus, coefficient), 2), (one_head(tokens, modulus, coefficient), 1)):
+        assert net.attention.heads == heads
+        assert np.array_equal(net(torch.from_numpy(x)).numpy(), CountPairs(modulus, coefficient).target(x))
 
 
 def test_no_tokens_are_refused():
-    with pytest.raises(ValueError, match="at least 1"):
-        two_heads(0, 3, 1)
+    for build in (two_heads, one_head):
+        with pytest.raises(ValueError, match="at least 1"):
+            build(0, 3, 1)
