@@ -10,6 +10,7 @@
 - `higher_order`: 2-simplicial and Strassen attention.
 - `gates`: gated attention and gated linear attention.
 - `two_layer`: two layers of MHA.
+- `generation`: MHA, GQA and IHA token by token, with a key-value cache.
 - `kinds`: the layers by name with the options of each, `KINDS`.
 
 Called as layer(positions, positions, X) without biases, every one of them is linear in X. The classes are loaded when

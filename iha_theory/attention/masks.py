@@ -82,6 +82,13 @@ class Pairs:
     def written_out(self, q: Tensor, k: Tensor) -> Bool[Tensor, "b_mask 1 queries keys"] | None:
         """The mask of all pairs of these (batch, heads, virtual tokens, width); None allows all."""
         queries, keys = (range(x.shape[2] // self.pseudo) for x in (q, k))
+        if (
+            self.mask is None
+            and self.causality != "virtual"
+            and len(queries) == 1
+            and self.seen(queries, len(keys)) == keys
+        ):
+            return None  # the last token of a sequence, as in generation
         allowed = self.block(queries, keys, q.device)
         return None if allowed is None else allowed[:, None]
 

@@ -3,6 +3,7 @@
 - `formulas`: closed forms, for integers, sympy symbols and arrays alike, and the paper's beside them.
 - `counted`: FLOPs that a torch module spends, counted while it runs.
 - `crossovers`: where IHA is cheaper than MHA, exactly.
+- `cache`: numbers that generation keeps of each token.
 """
 
 from iha_theory.costs.formulas import bank_parameters, mixing_parameters, pair_count_parameters, workspace_parameters

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from iha_theory import blueprint
 from iha_theory.attention.base import AttentionLayer, Rotary
 from iha_theory.attention.patterns import attend
+from iha_theory.attention.projections.grouped import require_divisor
 from iha_theory.attention.projections.multihead import MultiHeadAttention
 from iha_theory.attention.rotary import rotate
 from iha_theory.rounding import require_count
@@ -52,13 +53,14 @@ class InterleavedHeadAttention(AttentionLayer):
         collapse: "global" (Definition 3) or "per_head" (Algorithm 1).
         causality: with is_causal, virtual token (n,j) sees (n',j') if n' <= n ("token"), or if it does not come later
             in the virtual order ("virtual": the paper's algorithm). Masks and windows are always over original tokens.
-        init: "mha" starts as exactly the MHA with the same projections, yet with pseudo-heads that gradients tell apart
-            (see `reset_mixing`); "random" starts from random mixing.
+        num_kv_heads: G base heads of keys and values, a divisor of H (default H); alpha_k and alpha_v are (G, H, P).
+        init: "mha" starts as exactly the MHA (G < H: the GQA) with the same projections, yet with pseudo-heads that
+            gradients tell apart (see `reset_mixing`); "random" starts from random mixing.
         rotary: "token" (or True) rotates by the original position n, "virtual" by the interleaved position n P + j.
 
     Raises:
-        ValueError: as `AttentionLayer`; and init="mha" with virtual rotary positions and P > 1, where the copies of a
-            token turn by different angles, so that no mixing of this kind is MHA.
+        ValueError: as `AttentionLayer` and `GroupedQueryAttention`; and init="mha" with virtual rotary positions and
+            P > 1, where the copies of a token turn by different angles, so that no mixing of this kind is MHA.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class InterleavedHeadAttention(AttentionLayer):
         num_pseudo_heads: int | None = None,
         collapse: Collapse = "global",
         causality: Causality = "token",
+        num_kv_heads: int | None = None,
         init: Init = "mha",
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         **options: Any,
     ) -> None:
+        self.num_kv_heads = require_divisor("num_kv_heads", num_kv_heads, "num_heads", num_heads)
         super().__init__(embed_dim, num_heads, dtype=dtype, device=device, **options)
         self.num_pseudo_heads = require_count(
             "num_pseudo_heads", num_heads if num_pseudo_heads is None else num_pseudo_heads
@@ -89,11 +93,15 @@ class InterleavedHeadAttention(AttentionLayer):
         self.causality: Causality = causality
         mixing = (num_heads, num_heads, self.num_pseudo_heads)
         self.alpha_q = nn.Parameter(torch.empty(mixing, dtype=dtype, device=device))
-        self.alpha_k = nn.Parameter(torch.empty(mixing, dtype=dtype, device=device))
-        self.alpha_v = nn.Parameter(torch.empty(mixing, dtype=dtype, device=device))
+        grouped = (self.num_kv_heads, *mixing[1:])
+        self.alpha_k = nn.Parameter(torch.empty(grouped, dtype=dtype, device=device))
+        self.alpha_v = nn.Parameter(torch.empty(grouped, dtype=dtype, device=device))
         shape = mixing if collapse == "global" else mixing[1:]
         self.collapse = nn.Parameter(torch.empty(shape, dtype=dtype, device=device))
         self.reset_mixing(init)
+
+    def _projection_heads(self) -> tuple[int, int, int]:
+        return self.num_heads, self.num_kv_heads, self.num_kv_heads
 
     @property
     def attention_maps(self) -> int:
@@ -142,8 +150,9 @@ class InterleavedHeadAttention(AttentionLayer):
         if self.rotary == "virtual" and pseudo > 1:
             raise ValueError('init="mha" is MHA only with rotary="token"; with rotary="virtual" use init="random"')
         own = torch.eye(heads, dtype=self.alpha_q.dtype, device=self.alpha_q.device).unsqueeze(-1)
+        group = own.unflatten(0, (self.num_kv_heads, -1)).sum(1)  # 1[m = floor(h G / H)]
         for alpha in (self.alpha_q, self.alpha_k, self.alpha_v):
-            alpha.copy_(own.expand_as(alpha))
+            alpha.copy_((own if alpha is self.alpha_q else group).expand_as(alpha))
         unread = torch.empty_like(self.alpha_q).normal_(generator=generator) * noise
         unread[..., -1] = 0
         self.alpha_q += unread
@@ -167,21 +176,21 @@ class InterleavedHeadAttention(AttentionLayer):
         positions: Tensor | None,
     ) -> Tensor:
         """Mix, attend over the virtual tokens, collapse: see the class."""
-        queries = q.shape[-2]
         out = attend(
             self._virtual(q, self.alpha_q, positions),
             self._virtual(k, self.alpha_k, positions),
             self._virtual(v, self.alpha_v, None, rotary=None),
             **self._options(mask, is_causal, q, k, v),
         )
-        return self._collapsed(out.transpose(1, 2).unflatten(1, (queries, self.num_pseudo_heads))).transpose(1, 2)
+        return self._collapse(out)
 
-    def _collapsed(self, out: Tensor) -> Tensor:
-        """Heads of the virtual tokens' outputs: (batch, tokens, P, heads, width) -> (batch, tokens, heads, width)."""
+    def _collapse(self, virtual: Tensor) -> Tensor:
+        """Outputs of virtual tokens, (batch, heads, tokens * P, width), to heads, (batch, heads, tokens, width)."""
+        out = virtual.transpose(1, 2).unflatten(1, (-1, self.num_pseudo_heads))
         collapse = self.collapse.to(out.dtype)
         if self.collapse_kind == "per_head":
-            return (out * collapse.T.unsqueeze(-1)).sum(2)
-        return _mixed(collapse.transpose(1, 2).flatten(1), out.flatten(2, 3))
+            return (out * collapse.T.unsqueeze(-1)).sum(2).transpose(1, 2)
+        return _mixed(collapse.transpose(1, 2).flatten(1), out.flatten(2, 3)).transpose(1, 2)
 
     def _virtual(
         self, x: Tensor, alpha: Tensor, positions: Tensor | None, rotary: Rotary | Literal["own"] = "own"
@@ -263,7 +272,7 @@ class InterleavedHeadAttention(AttentionLayer):
             (self.v_proj, new.v_proj, self.alpha_v),
         ):
             for name, parameter in fused.named_parameters():
-                blocks = cast(Tensor, getattr(old, name)).unflatten(0, (self.num_heads, -1))
+                blocks = cast(Tensor, getattr(old, name)).unflatten(0, (len(alpha), -1))
                 parameter.copy_(torch.einsum("m...,mh->h...", blocks, alpha[..., 0]).flatten(0, 1))
         collapse = self.collapse[..., 0] if self.collapse_kind == "global" else torch.diag(self.collapse[..., 0])
         mixing = torch.kron(collapse, torch.eye(self.value_head_dim, dtype=weight.dtype, device=weight.device))

@@ -35,9 +35,7 @@ class GroupedQueryAttention(AttentionLayer):
     """
 
     def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int, **options: Any) -> None:
-        self.num_kv_heads = require_count("num_kv_heads", num_kv_heads)  # before the projections are made
-        if require_count("num_heads", num_heads) % num_kv_heads:
-            raise ValueError(f"num_kv_heads must divide num_heads {num_heads}, got {num_kv_heads}")
+        self.num_kv_heads = require_divisor("num_kv_heads", num_kv_heads, "num_heads", num_heads)
         super().__init__(embed_dim, num_heads, **options)
 
     def _projection_heads(self) -> tuple[int, int, int]:
@@ -51,3 +49,15 @@ class GroupedQueryAttention(AttentionLayer):
         q, k = self._rotated(q, positions), self._rotated(k, positions)
         group = self.num_heads // self.num_kv_heads
         return attend(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1), **options)
+
+
+def require_divisor(name: str, value: int | None, of: str, whole: int) -> int:
+    """The value, or the whole if there is none.
+
+    Raises:
+        ValueError: a value that is no divisor.
+    """
+    value = require_count(name, require_count(of, whole) if value is None else value)
+    if whole % value:
+        raise ValueError(f"{name} must divide {of} {whole}, got {value}")
+    return value

@@ -87,6 +87,7 @@ LAYERS = (
     _iha("P3-global-virtual", num_pseudo_heads=3, causality="virtual", init="random"),
     _iha("P2-per_head-token", num_pseudo_heads=2, collapse="per_head", init="random"),
     _iha("P5-per_head-virtual", num_pseudo_heads=5, collapse="per_head", causality="virtual", init="random"),
+    _iha("P2-grouped", num_pseudo_heads=2, num_kv_heads=2, init="random"),
     _iha("start-token", generic=False, num_pseudo_heads=3),
     _iha("start-virtual", generic=False, num_pseudo_heads=3, collapse="per_head", causality="virtual"),
     Layer("gqa", GroupedQueryAttention, reference.gqa, (("num_kv_heads", 2),)),

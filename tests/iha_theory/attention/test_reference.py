@@ -179,6 +179,7 @@ def test_attention_maps_count_the_maps():
         "iha-P3-global-virtual": 36,
         "iha-P2-per_head-token": 16,
         "iha-P5-per_head-virtual": 100,
+        "iha-P2-grouped": 16,
         "iha-start-token": 36,
         "iha-start-virtual": 36,
         "gqa": 4,
