@@ -55,9 +55,10 @@ def require_divisor(name: str, value: int | None, of: str, whole: int) -> int:
     """The value, or the whole if there is none.
 
     Raises:
-        ValueError: a value that is no divisor.
+        ValueError: a value that is no divisor; a whole below 1.
     """
-    value = require_count(name, require_count(of, whole) if value is None else value)
+    whole = require_count(of, whole)
+    value = whole if value is None else require_count(name, value)
     if whole % value:
         raise ValueError(f"{name} must divide {of} {whole}, got {value}")
     return value
