@@ -12,7 +12,7 @@ from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, Re
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
-SHORT = {"layers": 2, "width": 48, "mlp": 192, "steps": 400, "eval_every": 50}
+SHORT = {"layers": 2, "width": 48, "mlp": 192}
 LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbols": 64, "layers": 2}
 
 
@@ -33,10 +33,10 @@ class Retrieval(Reasoning):
     learned: ClassVar[tuple[str, ...]] = ("length", "keys", "queries", "key_symbols", "value_symbols", "distractors")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "retrieval": Sweep(
-            "values of 4 and 8 keys in 24 and 48 tokens, two layers of six attentions",
+            "values of 4 and 8 keys in 16 and 32 tokens, two layers of six attentions",
             tuple(
                 grid
-                for length, keys in ((24, 4), (24, 8), (48, 8))
+                for length, keys in ((16, 4), (32, 4), (32, 8))
                 for grid in equal_heads(SHORT | {"length": length, "keys": keys}, QUICK)
             ),
             seeds=3,
