@@ -12,9 +12,9 @@ from synthetic.tasks.task import Grid
 
 WIDTH = 64
 HEADS = 4
-OTHERS = ("simplicial", "talking-heads", "gated")
+OTHERS = ("simplicial", "strassen", "talking-heads", "gated")
 QUICK = ("talking-heads", "gated")
-"""Without 2-simplicial attention, whose time grows with N^3."""
+"""Without those whose time grows with N^3."""
 RATES = (0.001, 0.0001)
 """The paper's (App. D)."""
 PAPER: dict[str, Any] = {
@@ -82,7 +82,7 @@ def strassen(common: Mapping[str, Any], heads: int) -> tuple[Grid, ...]:
     """Grids of arXiv 2501.19215's protocol: standard attention in one layer and in two, and the others in one."""
     own = STRASSEN | dict(common)
     return (
-        Grid(own, {"mha": (heads,), "iha": (heads,), "simplicial": (heads,)}),
+        Grid(own, dict.fromkeys(("mha", "simplicial", "strassen"), (heads,))),
         Grid(own | {"pseudo_heads": 4}, {"iha": (heads,)}),
         Grid(own | {"layers": 2}, {"mha": (heads,)}),
     )

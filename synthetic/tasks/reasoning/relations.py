@@ -30,7 +30,7 @@ class Relations(Ranged):
     learned: ClassVar[tuple[str, ...]] = ("hops", "smallest", "largest", "density", "codes")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "relations": Sweep(
-            "composing Boolean relations, m = 4 or 5, on six attentions",
+            "composing Boolean relations, m = 4 or 5, on seven attentions",
             cpu({}, more=16, wide=92, longer=2200),
             seeds=3,
             presets={
