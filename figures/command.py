@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     failed = sum(run.outcome == "failed" and run.task in _shown(name) for name in trained for run in runs)
     pictures: dict[str, Picture] = {}
     for name in sorted(names, key=lambda name: name not in SWEEPS):
-        pictures[name], wrong = _draw(name, arguments.out, runs, checks)
+        pictures[name], wrong = _draw(name, arguments, runs, checks)
         failed += wrong
     out = output.console(arguments.json)
     for name in names:
@@ -119,8 +119,11 @@ def _shown(name: str) -> tuple[str, ...]:
     return floors.TASKS if name == "floors" else SWEEPS[name]
 
 
-def _draw(name: str, folder: Path, runs: "Sequence[Run]", checks: list[dict[str, Any]] | None) -> "tuple[Picture, int]":
+def _draw(
+    name: str, arguments: argparse.Namespace, runs: "Sequence[Run]", checks: list[dict[str, Any]] | None
+) -> "tuple[Picture, int]":
     """The picture, and how many checks behind it fail."""
+    folder = arguments.out
     if name == "floors":
         from figures import floors
 
@@ -130,9 +133,9 @@ def _draw(name: str, folder: Path, runs: "Sequence[Run]", checks: list[dict[str,
 
         return frontier.draw(runs, folder), 0
     if name in REASONING:
-        from figures import reasoning
+        from figures import reasoning, records
 
-        return reasoning.draw(name, runs, folder), 0
+        return reasoning.draw(name, runs, folder, records.curves(arguments.runs or folder / "runs")), 0
     if name == "spectra":
         from figures import spectra
 

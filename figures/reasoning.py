@@ -1,14 +1,14 @@
 """Accuracy of attentions on the reasoning tasks: every seed, the median, and the guesses that need no attention."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from figures import style
 from figures.groups import Panel, Summary, panels, spread_out, unfinished
-from figures.records import Run
+from figures.records import Curve, Run
 from figures.style import Picture
 
 NAMES = {
@@ -42,13 +42,14 @@ class Row:
         return FAMILIES.get(self.label.split(",")[0], OTHERS)
 
 
-def draw(name: str, runs: Sequence[Run], folder: Path) -> Picture:
+def draw(name: str, runs: Sequence[Run], folder: Path, curves: Mapping[str, Curve] | None = None) -> Picture:
     """Writes NAME.svg, .png, .csv (every run) and -summary.csv (medians and spreads, by part of the test set too).
 
     Args:
         name: of `NAMES`.
         runs: of any tasks.
         folder: where the files go.
+        curves: validation losses of runs (`figures.records.curves`), drawn if there are some.
 
     Raises:
         ValueError: no run of the task that ended well among them.
@@ -58,16 +59,17 @@ def draw(name: str, runs: Sequence[Run], folder: Path) -> Picture:
     if not found:
         raise ValueError(f"{name}: no run of it that ended well: run iha-theory sweep {name} --out DIR")
     parts = {part: None for run in own for part in run.parts}
-    curves = len(parts) >= MANY_PARTS
+    learned = {run.id: curve for run in own if (curve := (curves or {}).get(run.id))}
+    below = (len(parts) >= MANY_PARTS) + bool(learned)
     with style.applied():
-        deepest = max(len(rows) for _, rows in found)
-        height = 0.24 * deepest + (2.4 if curves else 0.0) + 0.9
-        figure = style.Figure(figsize=(style.WIDTH, 0.6 + height * len(found)))
-        heights = (0.24 * deepest + 0.9, 2.4) if curves else (1,)
+        heights = (0.24 * max(len(rows) for _, rows in found) + 0.9, *[2.4] * below)
+        figure = style.Figure(figsize=(style.WIDTH, 0.6 + sum(heights) * len(found)))
         for axes, (panel, rows) in zip(style.grid(figure, [1] * len(found), heights), found, strict=True):
-            _bars(axes[0], panel, rows)
-            if curves:
-                _curves(axes[1], rows, list(parts))
+            _accuracies(axes[0], panel, rows)
+            if len(parts) >= MANY_PARTS:
+                _parts(axes[1], rows, list(parts))
+            if learned:
+                _learned(axes[-1], rows, learned)
         style.note(figure, _note(own, found))
         written = [_row(panel, row, run) for panel, rows in found for row in rows for run in row.runs]
         told = [_told(panel, row, part) for panel, rows in found for row in rows for part in (None, *parts)]
@@ -92,7 +94,7 @@ def title(panel: Panel) -> str:
     return f"{NAMES[panel.task]}\n{style.verbatim(options)}"
 
 
-def _bars(axes: style.Axes, panel: Panel, rows: Sequence[Row]) -> None:
+def _accuracies(axes: style.Axes, panel: Panel, rows: Sequence[Row]) -> None:
     runs = [run for row in rows for run in row.runs]
     for at, row in enumerate(rows):
         accuracies = [run.number("accuracy") for run in row.runs]
@@ -120,20 +122,29 @@ def _guesses(runs: Sequence[Run]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in told.items()}
 
 
-def _curves(axes: style.Axes, rows: Sequence[Row], parts: Sequence[str]) -> None:
+def _parts(axes: style.Axes, rows: Sequence[Row], parts: Sequence[str]) -> None:
+    """Accuracy on each part of the test set."""
     for at, row in enumerate(rows):
         look = style.LOOKS[at % len(style.LOOKS)]
         there = [part for part in parts if any(part in run.parts for run in row.runs)]
         for run in row.runs:
-            own = [part for part in there if part in run.parts]
-            axes.plot(
-                [parts.index(part) for part in own], [run.parts[part] for part in own], **look.points, markersize=2
-            )
+            x, y = zip(*((parts.index(part), share) for part, share in run.parts.items()), strict=True)
+            axes.plot(x, y, **look.points, markersize=2)
         medians = [statistics.median(run.parts[part] for run in row.runs if part in run.parts) for part in there]
         axes.plot([parts.index(part) for part in there], medians, **look.path, label=row.label)
     axes.set_xticks(range(len(parts)), parts)
     axes.set_ylabel("accuracy")
     axes.legend(loc="best", fontsize=6.5, ncols=2)
+
+
+def _learned(axes: style.Axes, rows: Sequence[Row], curves: Mapping[str, Curve]) -> None:
+    """Validation loss against steps."""
+    for at, row in enumerate(rows):
+        look = style.LOOKS[at % len(style.LOOKS)]
+        for i, curve in enumerate(curves[run.id] for run in row.runs if run.id in curves):
+            axes.plot(*zip(*curve, strict=True), **look.path, alpha=0.8, label=None if i else row.label)
+    axes.set(xlabel="steps", ylabel="validation loss", yscale="log")
+    axes.legend(loc="best", fontsize=6, ncols=2)
 
 
 def _row(panel: Panel, row: Row, run: Run) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Records of training runs (`synthetic.training.records`), read strictly and without torch."""
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,20 @@ class Run:
             return self.attention
         name = self.attention.upper()
         return name if self.pseudo_heads in (None, self.heads) else f"{name}, P = {self.pseudo_heads}"
+
+
+Curve = list[tuple[int, float]]
+"""Steps, and the validation loss after each."""
+
+
+def curves(folder: Path) -> dict[str, Curve]:
+    """The validation losses of all runs under a folder, by their ids, from the files beside the records."""
+    found = {}
+    for file in sorted(folder.rglob("curves/*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            rows = csv.DictReader(lines)
+            found[file.stem] = [(int(row["step"]), float(row["validation"])) for row in rows if row["validation"]]
+    return found
 
 
 def read(folder: Path) -> list[Run]:

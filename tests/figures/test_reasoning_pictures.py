@@ -74,6 +74,20 @@ def test_hops_are_drawn_against_k(record, write, tmp_path, drawn):
     assert len(figure.axes) == 4  # two numbers of layers, each with a curve
 
 
+def test_validation_losses_are_drawn(record, write, tmp_path, drawn):
+    written = [record("match3", accuracy=0.8, attention="mha", seed=seed, **guesses()) for seed in (0, 1)]
+    folder = write(written)
+    (folder / "p" / "curves").mkdir()
+    file = folder / "p" / "curves" / f"{written[0]['id']}.csv"
+    file.write_text("step,loss,validation\n1,0.9,\n2,0.8,0.7\n3,0.6,\n4,0.5,0.4\n")
+    curves = records.curves(folder)
+    assert curves == {written[0]["id"]: [(2, 0.7), (4, 0.4)]}
+    reasoning.draw("match3", records.read(folder), tmp_path / "out", curves)
+    (figure,) = drawn
+    (line,) = figure.axes[1].lines
+    assert line.get_xydata().tolist() == [[2, 0.7], [4, 0.4]]
+
+
 def test_from_the_command_line(call, record, write, tmp_path):
     assert tuple(reasoning.NAMES) == command.REASONING
     folder = write([record("match3", accuracy=0.8, attention="mha", **guesses())])

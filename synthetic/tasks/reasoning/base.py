@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.grids import WIDTH
+from synthetic.tasks.reasoning.grids import HEADS, WIDTH
 from synthetic.tasks.task import Problem, Setting, Size, Task
 
 Inputs = Int64[np.ndarray, "samples N channels"]
@@ -17,6 +17,7 @@ Labels = Int64[np.ndarray, "samples N"]
 NOTHING = -1
 """In the first channel a token that is padding, in the labels a token without a question."""
 DEFAULTS: dict[str, Any] = {
+    "heads": HEADS,
     "head_dim": 0,
     "steps": 800,
     "batch": 64,

@@ -199,6 +199,13 @@ def test_the_papers_preset_starts_on_a_cpu_and_resumes(tmp_path):
     assert records.read(tmp_path)[0]["data_hash"] == whole.digest
 
 
+def test_the_defaults_train(call, tmp_path):
+    code, out, err = call("train", "composition", "--steps", "1", "--eval-size", "64", "--train-size", "64")
+    assert code == 0, err
+    assert "composition iha, 4 heads, P = 4" in out
+    assert "by zeros alone" in out
+
+
 def test_presets_on_the_command_line(call, refused, tmp_path):
     assert "it has no presets" in refused("sweep", "cpm3", "--out", tmp_path, "--preset", "paper")
     found = refused("sweep", "relations", "--out", tmp_path, "--preset", "best")
