@@ -64,7 +64,7 @@ def count(wanted: Wanted, weights: str | None, json: str | None) -> int:
         weights: a file for the weights of the smallest tolerance, or None.
         json: as `iha_theory.cli.output.write_json` takes it.
     """
-    graph, (tasks, settings) = wanted.graph, _tasks(wanted)
+    graph, (tasks, settings) = wanted.graph, tasks_of(wanted)
     if weights is not None:
         try_file(weights)
     steps = [
@@ -96,7 +96,7 @@ def count(wanted: Wanted, weights: str | None, json: str | None) -> int:
     return 1 if failed else 0
 
 
-def _tasks(wanted: Wanted) -> tuple[list[Task], list[dict[str, Any]]]:
+def tasks_of(wanted: Wanted) -> tuple[list[Task], list[dict[str, Any]]]:
     """A task for each tolerance, and what the exact and the approximate ones are about."""
     graph, settings, powers = wanted.graph, [], None
     symmetric = not graph.directed and (graph.adjacency >= 0).all()

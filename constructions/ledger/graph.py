@@ -13,7 +13,7 @@ from typing import Any
 
 import networkx as nx
 
-from constructions.ledger import MODULES
+from constructions.ledger import MODULES, statements
 from iha_theory import blueprint
 from iha_theory.blueprint import Node
 
@@ -31,24 +31,24 @@ def theory() -> dict[str, Node]:
         for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
             if "command" not in module.name and not module.name.startswith("iha_theory.cli"):
                 import_module(module.name)
-    found = blueprint.nodes()
-    for module in MODULES:
-        for statement in module.STATEMENTS:
-            if statement.place is None:
-                raise ValueError(f"statement {statement.id} has no place in the graph of the theory")
-            if statement.id in found:
-                raise ValueError(f"two nodes {statement.id!r} in the graph of the theory")
-            place, test = statement.place, statement.claim.test
-            named = statement.source.startswith("docs/") and not statement.source.startswith("docs/results.md")
-            found[statement.id] = Node(
-                statement.id,
-                "statement",
-                statement.claim.text,
-                place.check,
-                place.uses,
-                owner=_name(test.func if isinstance(test, partial) else test),
-                proof=place.proof or (statement.source if named else module.__name__),
-            )
+    found = dict(sorted(blueprint.nodes().items()))
+    rooms = {statement.id: module.__name__ for module in MODULES for statement in module.STATEMENTS}
+    for statement in statements():
+        if statement.place is None:
+            raise ValueError(f"statement {statement.id} has no place in the graph of the theory")
+        if statement.id in found:
+            raise ValueError(f"two nodes {statement.id!r} in the graph of the theory")
+        place, test = statement.place, statement.claim.test
+        named = statement.source.startswith("docs/") and not statement.source.startswith("docs/results.md")
+        found[statement.id] = Node(
+            statement.id,
+            "statement",
+            statement.claim.text,
+            place.check,
+            place.uses,
+            owner=_name(test.func if isinstance(test, partial) else test),
+            proof=place.proof or (statement.source if named else rooms[statement.id]),
+        )
     return found
 
 

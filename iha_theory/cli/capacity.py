@@ -162,19 +162,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _ours(heads: list[int], sizes: dict[str, int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
-    from torch import nn
-
     from iha_theory import capacity
     from iha_theory.bounds import parity
 
     def both(measure: "Callable[[], Capacity]") -> "Both":
         row = measure()
-        if row.layer != capacity.TORCH:
-            about = (row.heads, row.pseudo_heads, row.collapse, row.pattern)
-            return row, parity.parity_capacity(row.layer, *about)  # type: ignore[arg-type]
-        width = WIDTH_PER_HEAD * row.heads
-        module = capacity.generic(lambda: nn.MultiheadAttention(width, row.heads))
-        return row, parity.ParityCapacity(parity.parity_bits("mha", row.heads), parity.bits_reached(module, width))
+        return row, parity.beside(row)
 
     for label, measure in capacity.table(heads, **sizes):
         yield label, partial(both, measure)

@@ -23,6 +23,7 @@ COMMANDS = {
     "sweep": "train a grid of models: heads by seeds",
     "learned": "compare trained layers with the constructions",
     "figures": "draw the pictures: head counts, error floors, learning, spectra, costs",
+    "report": "all of it as one page of HTML: verdicts, the graph of the theory, capacities, pictures",
     "bench": "measure speed as ratios",
 }
 """What --help lists without loading anything."""
