@@ -114,7 +114,7 @@ def gather(docs: Path | None, points: Sequence[heads.Point], runs: Sequence[Run]
                 continue
             drawn[name] = show(folder, name, "drawn now from the runs given")
     files = sorted(docs.rglob("*.svg")) if docs is not None else []
-    for file in files:
+    for file in (file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)):
         name = file.relative_to(docs or file.parent).with_suffix("").as_posix()
         drawn.setdefault(name, show(docs or file.parent, name, f"as committed, docs/{name}.svg"))
     order = list(ABOUT)

@@ -35,7 +35,8 @@ def gather(passages: Iterable[str], root: Path | None) -> Proofs:
     """All that the passages name; of docs/ only if there is a root."""
     out = Proofs()
     named = sorted(set(passages))
-    pages = sorted({p.partition(", ")[0] for p in named if p.startswith("docs/")}) if root is not None else []
+    files = sorted({p.partition(", ")[0] for p in named if p.startswith("docs/")}) if root is not None else []
+    pages = [file for file in files if root is not None and (root / file).is_file()]
     for file in pages:
         assert root is not None
         text = (root / file).read_text(encoding="utf-8")
