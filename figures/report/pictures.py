@@ -6,10 +6,11 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from figures import floors, frontier, heads
+from figures import floors, frontier, heads, reasoning
 from figures.records import Run
 
 ROWS = 60
@@ -40,6 +41,11 @@ ABOUT = {
         "Parity and endpoint selection: trained errors on their floors",
         "The share of wrong inputs against heads for parity of k bits and endpoints of k pointers. No seed is below "
         "the line of the least share of wrong inputs; for few bits the dots reach it.",
+    ),
+    "bits": About(
+        "CPM-3: heads against bits a number",
+        "Heads that count, positions only, against the bits of the numbers that a layer hands on, for 16, 64 and 256 "
+        "tokens. More bits take fewer heads; IHA takes the square root of MHA's, and with enough bits both take one.",
     ),
     "frontier": About(
         "Learning CPM-3 from its labels",
@@ -80,9 +86,13 @@ def show(folder: Path, name: str, origin: str) -> Shown:
                 table = [[_short(cell) for cell in row] for row in csv.reader(lines)]
             break
     columns, rows = (table[0], table[1:]) if table else ([], [])
-    about = ABOUT.get(name) or About(name.replace("/", ", "), f"The picture {name}; its numbers are below.")
+    about = ABOUT.get(name) or About(_title(name), f"{_title(name)}; its numbers are below.")
     cut = tuple(map(tuple, rows[:ROWS]))
     return Shown(name, about, origin, f"data:image/svg+xml;base64,{content}", tuple(columns), cut, len(rows) - len(cut))
+
+
+def _title(name: str) -> str:
+    return f"Trained layers, {reasoning.NAMES.get(Path(name).name, name)}"
 
 
 def _short(cell: str) -> str:
@@ -106,7 +116,9 @@ def gather(docs: Path | None, points: Sequence[heads.Point], runs: Sequence[Run]
     if points:
         heads.draw(points, folder)
         drawn["heads"] = show(folder, "heads", "checked and drawn now")
-    for name, draw, tasks in (("floors", floors.draw, floors.TASKS), ("frontier", frontier.draw, ("cpm3",))):
+    kinds = [("floors", floors.draw, floors.TASKS), ("frontier", frontier.draw, ("cpm3",))]
+    kinds += [(name, partial(reasoning.draw, name), (name,)) for name in reasoning.NAMES]
+    for name, draw, tasks in kinds:
         if any(run.task in tasks for run in runs):
             try:
                 draw(runs, folder)

@@ -130,6 +130,7 @@ class Runs:
         "differential",
         "iha",
         "simplicial",
+        "strassen",
         "latent",
         "tensor-product",
     ),

@@ -44,6 +44,7 @@ A_MAP_A_COORDINATE = ("simplicial", "strassen", "gated")
         "iha",
         "two-layer",
         "simplicial",
+        "strassen",
         "latent",
         "tensor-product",
         "gated",
