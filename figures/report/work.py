@@ -10,7 +10,7 @@ from constructions import ledger
 from constructions.heads import counting
 from figures import heads as picture
 from iha_theory import capacity
-from iha_theory.bounds import parity
+from iha_theory.bounds.beside import parity_of
 from iha_theory.cli import output
 from iha_theory.processes import Lost, spread
 from synthetic import graphs
@@ -132,7 +132,7 @@ def piece(kind: str, argument: Any) -> list[Any]:
         return [ledger.judge(*ledger.select([argument])).to_json()]
     if kind == "capacities":
         row = argument()
-        bits = parity.beside(row)
+        bits = parity_of(row)
         proved = None if bits.bits is None else bits.holds
         return [asdict(row) | {"reached": row.reached, "parity": asdict(bits), "proved": proved}]
     if kind == "points":

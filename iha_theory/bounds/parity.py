@@ -23,7 +23,7 @@ from iha_theory.attention import GatedLinearAttention, kinds
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.patterns import Pattern
 from iha_theory.bounds import obstruction
-from iha_theory.capacity import KEY_WINDOW, KINDS, SEED, TORCH, Capacity, Kind, generic
+from iha_theory.capacity import KEY_WINDOW, KINDS, SEED, Kind, generic
 from iha_theory.operators.numerical import call, frozen
 from iha_theory.rounding import UNIT, require_count, require_one_of
 
@@ -224,15 +224,6 @@ def parity_capacity(
 
 
 @torch.no_grad()
-def beside(row: Capacity) -> ParityCapacity:
-    """The bits of parity of a layer of the capacity table; of torch's as they are reached."""
-    if row.layer != TORCH:
-        return parity_capacity(row.layer, row.heads, row.pseudo_heads, row.collapse, row.pattern)  # type: ignore[arg-type]
-    width = 8 * row.heads
-    module = generic(lambda: nn.MultiheadAttention(width, row.heads))
-    return ParityCapacity(parity_bits("mha", row.heads), bits_reached(module, width))
-
-
 def bits_reached(module: nn.Module, embed_dim: int) -> int:
     """The most bits up to `MOST_BITS` whose parity a module computes as it is, by self-attention and a linear read-out.
 

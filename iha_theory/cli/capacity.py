@@ -163,11 +163,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ours(heads: list[int], sizes: dict[str, int]) -> "Iterator[tuple[str, Callable[[], Both]]]":
     from iha_theory import capacity
-    from iha_theory.bounds import parity
+    from iha_theory.bounds.beside import parity_of
 
     def both(measure: "Callable[[], Capacity]") -> "Both":
         row = measure()
-        return row, parity.beside(row)
+        return row, parity_of(row)
 
     for label, measure in capacity.table(heads, **sizes):
         yield label, partial(both, measure)
