@@ -26,6 +26,9 @@ HERE = {
     "pip install uv && uv run pytest",  # this is it
     "uv sync && .ci/run",
     "uv run --extra docs sphinx-build -W docs build/docs",  # .ci/run does
+    "uv run --with coverage coverage run --branch --source=iha_theory,synthetic,constructions,figures -m pytest -n0",
+    "uv run --with mutmut mutmut run",
+    "uv run --with mutmut mutmut results",
 }
 """Commands about this checkout."""
 GRAPH = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected">

@@ -213,13 +213,13 @@ def _(result: bool) -> Any:
     return not result
 
 
-@damaged.register
-def _(result: list) -> Any:
+@damaged.register(list)
+def _(result: list[Any]) -> Any:
     return result[::-1]
 
 
-@damaged.register
-def _(result: tuple) -> Any:
+@damaged.register(tuple)
+def _(result: tuple[Any, ...]) -> Any:
     if len(result) == 1 or isinstance(result[0], (Tile, PositionWeights, Fraction)):
         return (damaged(result[0]), *result[1:])
     return result[::-1]

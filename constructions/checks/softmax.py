@@ -158,7 +158,7 @@ class RationalSoftmax:
                         found[h, j][d] += weight * value
         return self._terms[at, token]
 
-    def _mixed(self, table: list, alpha: list, h: int, j: int, token: tuple[Fraction, ...]) -> list[Logit]:
+    def _mixed(self, table: list[Any], alpha: list[Any], h: int, j: int, token: tuple[Fraction, ...]) -> list[Logit]:
         """The pseudo-query or -key j of head h at a token, one `Logit` for each coordinate."""
         found = [Logit() for _ in table[0]]
         for m in range(self.heads):
@@ -179,7 +179,7 @@ class RationalSoftmax:
         return found
 
 
-def _floats(parameter: Tensor) -> list:
+def _floats(parameter: Tensor) -> list[Any]:
     """A parameter as nested lists of floats.
 
     Raises:
@@ -190,7 +190,7 @@ def _floats(parameter: Tensor) -> list:
     return parameter.detach().cpu().tolist()
 
 
-def _table(linear: nn.Linear, heads: int) -> list:
+def _table(linear: nn.Linear, heads: int) -> list[Any]:
     """A projection's rows by head, each with its bias at the end: [head][coordinate][input and 1]."""
     bias = torch.zeros_like(linear.weight[:, 0]) if linear.bias is None else linear.bias
     return _floats(torch.cat((linear.weight, bias[:, None]), dim=1).unflatten(0, (heads, -1)))

@@ -19,6 +19,7 @@ almost every basis has (the determinant is a polynomial in the change of basis),
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ class Grid:
 
     queries: list[DomainMatrix]
     keys: list[DomainMatrix]
-    coefficients: list[list[list]]
+    coefficients: list[list[list[Any]]]
 
 
 def heads(rank: int, factor: int = 1) -> int:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from constructions.ledger.statement import Evidence, Judgement, Verdict
+from constructions.ledger.statement import Case, Evidence, Judgement, Verdict
 
 TELLING = ("E1", "E5", "E12", "P-cpm3-separation", "T14b")
 """The statements that the digest shows."""
@@ -51,7 +51,7 @@ def _evidence(evidence: Evidence) -> list[str]:
     return [head, *(f"  {_case(case)}: {finding.what}" for case, finding in evidence.shown)]
 
 
-def _case(case: dict) -> str:
+def _case(case: Case) -> str:
     return ", ".join(f"{name} = {value}" for name, value in case.items())
 
 
