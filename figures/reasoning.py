@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +122,16 @@ def _guesses(runs: Sequence[Run]) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in told.items()}
 
 
+def _look(at: int) -> style.Look:
+    """Of a row among many: once the colours are used up they come again with other lines."""
+    look, count = style.LOOKS[at % len(style.LOOKS)], len(style.LINES)
+    return replace(look, line=style.LINES[(at + at // len(style.LOOKS)) % count])
+
+
 def _parts(axes: style.Axes, rows: Sequence[Row], parts: Sequence[str]) -> None:
     """Accuracy on each part of the test set."""
     for at, row in enumerate(rows):
-        look = style.LOOKS[at % len(style.LOOKS)]
+        look = _look(at)
         there = [part for part in parts if any(part in run.parts for run in row.runs)]
         for run in row.runs:
             x, y = zip(*((parts.index(part), share) for part, share in run.parts.items()), strict=True)
@@ -140,7 +146,7 @@ def _parts(axes: style.Axes, rows: Sequence[Row], parts: Sequence[str]) -> None:
 def _learned(axes: style.Axes, rows: Sequence[Row], curves: Mapping[str, Curve]) -> None:
     """Validation loss against steps."""
     for at, row in enumerate(rows):
-        look = style.LOOKS[at % len(style.LOOKS)]
+        look = _look(at)
         for i, curve in enumerate(curves[run.id] for run in row.runs if run.id in curves):
             axes.plot(*zip(*curve, strict=True), **look.path, alpha=0.8, label=None if i else row.label)
     axes.set(xlabel="steps", ylabel="validation loss", yscale="log")
