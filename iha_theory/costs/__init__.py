@@ -1,6 +1,7 @@
 """What attention costs: parameters and FLOPs, as formulas and counted, and from which sizes on IHA needs fewer.
 
 - `formulas`: closed forms, for integers, sympy symbols and arrays alike, and the paper's beside them.
+- `layers`: closed forms for every attention layer.
 - `counted`: FLOPs that a torch module spends, counted while it runs.
 - `crossovers`: where IHA is cheaper than MHA, exactly.
 - `cache`: numbers that generation keeps of each token.
