@@ -187,6 +187,15 @@ def least_endpoint_errors(pointers: int, rows: int) -> int:
     return least_errors(k, rows) + sum(2 ** (2 * k - 1 - 2 * j) * least_errors(j, rows) for j in range(1, k))
 
 
+@blueprint.theorem(
+    "parity-attentions",
+    "latent, tensor-product, composable and gated attention compute the parity of H bits; gates between tokens any "
+    "function of any number of bits, with several tokens for a bit",
+    uses=("total-degree", "latent", "tensor-product", "composable", "gated", "gated-linear"),
+    check="numerical",
+    proof="docs/attentions.md, Theorem 2; docs/attentions.md, Theorem 3",
+    tests="tests/iha_theory/bounds/test_parity_of_gates.py",
+)
 def parity_capacity(
     kind: Kind,
     heads: int,
@@ -289,6 +298,20 @@ blueprint.unowned(
     "two softmax layers of one head each compute the parity of any number of bits; two linear layers of at most 4",
     uses=("parity-rows", "two-layer"),
     proof="docs/parity.md, Depth, MLP",
+)
+blueprint.unowned(
+    "proof only",
+    "multi-token-parity",
+    "multi-token attention computes the parity of H c_k bits, with several tokens for a bit",
+    uses=("total-degree", "multi-token"),
+    proof="docs/attentions.md, Theorem 4",
+)
+blueprint.unowned(
+    "open",
+    "one-token-parity",
+    "of how many bits gates between tokens, or multi-token attention, compute the parity with one token for each",
+    uses=("parity-attentions", "multi-token-parity"),
+    proof="docs/attentions.md, What is open",
 )
 blueprint.unowned(
     "open",

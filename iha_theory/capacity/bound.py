@@ -54,7 +54,7 @@ A_MAP_A_COORDINATE = ("simplicial", "strassen", "gated")
         "gated-linear",
     ),
     check="numerical",
-    proof="docs/bounds.md, Theorem 1",
+    proof="docs/bounds.md, Theorem 1; docs/attentions.md, Theorem 1",
 )
 def capacity_bound(
     kind: Kind,
