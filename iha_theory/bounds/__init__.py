@@ -4,7 +4,7 @@
 - `content`: the same where queries may use content.
 - `exact_rank`: the rank of powers or of any bank, exactly, with a certificate.
 - `obstruction`: why no layer has a bit more, run on layers with random weights.
-- `parity`: bits of parity by one layer, and how often a layer with too few rows is wrong.
+- `parity`, `parity_errors`: bits of parity by one layer, and how often a layer with too few rows is wrong.
 - `witness`: an input on which a layer with too few heads is wrong, for any module.
 - `certificates`: certificates, and code that checks them without knowing how they were found; imports nothing of ours.
 """

@@ -95,7 +95,7 @@ class Parity(BooleanTask):
 
     def least_errors(self, rows: int) -> int:
         """E(k, R)."""
-        from iha_theory.bounds.parity import least_errors
+        from iha_theory.bounds.parity_errors import least_errors
 
         return least_errors(self.bits, rows)
 
@@ -152,6 +152,6 @@ class EndpointSelection(BooleanTask):
 
     def least_errors(self, rows: int) -> int:
         """By the sub-families on which the answer is a parity."""
-        from iha_theory.bounds.parity import least_endpoint_errors
+        from iha_theory.bounds.parity_errors import least_endpoint_errors
 
         return least_endpoint_errors(self.pointers, rows)

@@ -19,7 +19,8 @@ from constructions.targets.parity import LAYERS as BUILT
 from constructions.targets.parity import parity
 from iha_theory.attention import TwoSimplicialAttention
 from iha_theory.bounds.obstruction import run
-from iha_theory.bounds.parity import least_errors, parity_bits
+from iha_theory.bounds.parity import parity_bits
+from iha_theory.bounds.parity_errors import least_errors
 from iha_theory.capacity import Kind
 
 # T16

@@ -93,26 +93,29 @@ LAYERS = (
     Layer("gqa", GroupedQueryAttention, reference.gqa, (("num_kv_heads", 2),)),
     Layer("mqa", GroupedQueryAttention, reference.gqa, (("num_kv_heads", 1),)),
     Layer("mla", MultiHeadLatentAttention, reference.mla, (("latent_dim", 5),)),
-    Layer("mla-query-latent", MultiHeadLatentAttention, reference.mla, (("query_latent_dim", 3),)),
     Layer("tensor-product", TensorProductAttention, reference.tensor_product, products=True),
-    Layer("tensor-product-132", TensorProductAttention, reference.tensor_product, RANKS, products=True),
     Layer("talking", TalkingHeadsAttention, reference.talking_heads),
     Layer("talking-logits", TalkingHeadsAttention, reference.talking_heads, (("mix", "logits"),)),
     Layer("talking-weights", TalkingHeadsAttention, reference.talking_heads, (("mix", "weights"),)),
     Layer("composable", ComposableAttention, reference.composable, products=True),
-    Layer("composable-1", ComposableAttention, reference.composable, SMALL, products=True),
     Layer("multi-token", MultiTokenAttention, reference.multi_token, WINDOWS, neighbours=1),
-    Layer("multi-token-pairs", MultiTokenAttention, reference.multi_token, PAIRS, neighbours=2),
     Layer("gated-linear", GatedLinearAttention, reference.gated_linear, one_sequence=True),
-    Layer("forgetting", GatedLinearAttention, reference.gated_linear, (("temperature", 1.0),), one_sequence=True),
     Layer("differential", DifferentialAttention, reference.differential),
     Layer("simplicial", TwoSimplicialAttention, reference.simplicial, rotary=False),
     Layer("strassen", StrassenAttention, reference.strassen),
     Layer("gated", GatedAttention, reference.gated),
-    Layer("gated-headwise", GatedAttention, reference.gated, (("gate", "headwise"),)),
     Layer("two-layer", TwoLayerAttention, reference.two_layer, depth=2, one_sequence=True),
 )
-BY_NAME = {layer.name: layer for layer in LAYERS}
+VARIANTS = (
+    Layer("mla-query-latent", MultiHeadLatentAttention, reference.mla, (("query_latent_dim", 3),)),
+    Layer("tensor-product-132", TensorProductAttention, reference.tensor_product, RANKS, products=True),
+    Layer("composable-1", ComposableAttention, reference.composable, SMALL, products=True),
+    Layer("multi-token-pairs", MultiTokenAttention, reference.multi_token, PAIRS, neighbours=2),
+    Layer("gated-headwise", GatedAttention, reference.gated, (("gate", "headwise"),)),
+    Layer("forgetting", GatedLinearAttention, reference.gated_linear, (("temperature", 1.0),), one_sequence=True),
+)
+"""Other options of layers above, compared with the reference only."""
+BY_NAME = {layer.name: layer for layer in (*LAYERS, *VARIANTS)}
 KINDS = tuple({layer.kind: layer for layer in LAYERS}.values())  # one row a class
 ROTARY = [
     (row, rotary)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .layers import BY_NAME, KINDS, LAYERS, PATTERNS, ROTARY, Layer, tokens
+from .layers import BY_NAME, KINDS, LAYERS, PATTERNS, ROTARY, VARIANTS, Layer, tokens
 
 T = 5
 DEAD_ROW = torch.rand(T, T, generator=torch.Generator().manual_seed(3)) < 0.6
@@ -48,7 +48,7 @@ def compare(row: Layer, options, query, key, value):
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("row", LAYERS, ids=str)
+@pytest.mark.parametrize("row", [*LAYERS, *VARIANTS], ids=str)
 def test_equals_reference(row, setting, pattern):
     options = {"pattern": pattern} | SETTINGS[setting]
     key, value = tokens(2, T, options.get("kdim", 8), seed=2), tokens(2, T, options.get("vdim", 8), seed=3)
@@ -171,7 +171,7 @@ def test_default_scale(row):
 
 
 def test_attention_maps_count_the_maps():
-    counts = {row.name: row.build().attention_maps for row in LAYERS}
+    counts = {row.name: row.build().attention_maps for row in (*LAYERS, *VARIANTS)}
     assert counts == {
         "mha": 4,
         "iha-P1": 4,

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from iha_theory.attention import MultiHeadAttention, TwoLayerAttention
 from iha_theory.bounds import parity
-from iha_theory.bounds.parity import ParityCapacity, bits_reached, least_errors, parity_bits, parity_capacity
+from iha_theory.bounds.parity import ParityCapacity, bits_reached, parity_bits, parity_capacity
+from iha_theory.bounds.parity_errors import least_errors
 
 
 def test_bits_of_each_layer():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from iha_theory.bounds.parity import least_endpoint_errors, least_errors
+from iha_theory.bounds.parity_errors import least_endpoint_errors, least_errors
 from synthetic.tasks.boolean import EndpointSelection, Parity
 from synthetic.training import model
 from synthetic.training.config import TrainConfig
