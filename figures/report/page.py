@@ -152,8 +152,8 @@ def capacity_lines(rows: Sequence[Mapping[str, Any]], numbers: Sequence[int], ce
 
 
 def _bits(row: Mapping[str, Any]) -> str:
-    """Proved, and in brackets what was reached where that is not the same."""
+    """Proved, or that nobody has a proof; in brackets what was reached where that is not the same."""
     bits, reached, unbounded = (row["parity"][name] for name in ("bits", "reached", "unbounded"))
     if bits is None and not unbounded:
-        return "" if reached is None else str(reached)
+        return "" if reached is None else f"open ({reached})"
     return f"{bits or 'any'}" + (f" ({reached})" if reached not in (bits, None) else "")
