@@ -1,4 +1,4 @@
-"""CPM-3 by two heads of linear attention on the paper's own input [x, I], with content in the keys (docs/cpm3.md).
+"""CPM-3 by one or two heads of linear attention on the paper's own input [x, I], content in the keys (docs/cpm3.md).
 
 With content x_j (width 1) and one-hot positions e_j:
 
@@ -111,8 +111,7 @@ class MarkedPairCount(PairCount):
     "one head of linear attention on [x, I], content in its keys, and an MLP solve CPM-3",
     uses=("mha", "pair-count"),
     check="exact",
-    proof="constructions.cpm3.two_heads",
-    tests="tests/constructions/cpm3/test_two_heads.py",
+    proof="docs/cpm3.md, Theorem 5",
 )
 def one_head(tokens: int, modulus: int, coefficient: int) -> CountPairsNetwork:
     """The same with one head.
@@ -127,6 +126,6 @@ def one_head(tokens: int, modulus: int, coefficient: int) -> CountPairsNetwork:
     """
     layer = marked_sequence(require_count("tokens", tokens))
     return CountPairsNetwork(
-        Construction("one-head/mha", "docs/learning.md", layer, blocks("x_{}", tokens), 1),
+        Construction("one-head/mha", "docs/results.md T18", layer, blocks("x_{}", tokens), 1),
         MarkedPairCount(tokens, modulus, coefficient),
     )

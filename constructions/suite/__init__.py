@@ -1,8 +1,8 @@
 """What `iha-theory verify` runs: named groups of checks, as a list of steps.
 
 - `bank`: the polynomial filter bank on a graph; `every_matrix`: for all matrices at once, at large sizes.
-- `cpm3`: CPM-3 for every N_max, by a workspace and by two heads; `packing`: by few large numbers. `causal`: by a
-  workspace, and filter banks, under the causal mask.
+- `cpm3`: CPM-3 for every N_max, by a workspace, by one and by two heads; `packing`: by few large numbers.
+- `causal`: CPM-3 by a workspace, and filter banks, under the causal mask.
 - `inclusion`: MHA inside IHA, strictly.
 - `better`: fewer attention maps by tiles, and two layers of MHA; `fewer_heads`: dependent powers, tolerances.
 - `convolution`, `state_space` (models and oracles in `simulation`): with certified lower bounds.
@@ -97,7 +97,7 @@ def steps(
         out += [Step(f"CPM-3, N_max = {n}", lambda n=n: cpm3.checks(n, tasks)) for n in n_max or N_MAX]
         if n_max is None:
             more = range(N_MAX.stop, cpm3.TWO_HEADS + 1)
-            out.append(Step("CPM-3 by two heads", lambda: (cpm3.two_heads_exact(n, tasks) for n in more)))
+            out.append(Step("CPM-3 by two heads", lambda: (cpm3.few_heads_exact("two-heads", n, tasks) for n in more)))
             out += [
                 Step(f"CPM-3 packed, N = {case[0]}", lambda case=case: packing.checks(*case)) for case in packing.CASES
             ]

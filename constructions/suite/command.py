@@ -16,8 +16,8 @@ LEAST_NODES = 10
 EPILOG = """\
 names:
   bank        [X, AX, ..., A^(k-1) X] by MHA with k heads and by IHA with ceil(sqrt k)
-  cpm3        counting pairs with x_i + G x_j + x_l = 0 mod M, by N_max and ceil(sqrt N_max) heads; and by two heads of
-              MHA with content in the keys, and with many tokens packed into one number
+  cpm3        counting pairs with x_i + G x_j + x_l = 0 mod M, by N_max and ceil(sqrt N_max) heads; and by one or two
+              heads of MHA with content in the keys, and with many tokens packed into one number
   causal      the bank of a lower-triangular matrix, and CPM-3 over the tokens so far, under the causal mask
   better      the bank with fewer attention maps, by tiles; two layers of MHA; fewer heads where powers are dependent
   inclusion   every MHA is an IHA

@@ -10,7 +10,7 @@ from constructions.checks.operators import exact_gap
 from constructions.checks.oracles.workspace import slots
 from constructions.checks.result import CheckResult, heads_by_claim
 from constructions.construction import Construction, count
-from constructions.cpm3.two_heads import two_heads
+from constructions.cpm3.two_heads import one_head, two_heads
 from constructions.cpm3.workspace import CountPairsNetwork, network, workspace
 from constructions.filter_bank.layers import PAPER
 from iha_theory import exact
@@ -21,7 +21,7 @@ EXHAUSTIVE = 20_000
 """All M^N sequences are run where there are at most this many."""
 SAMPLES = 200
 FEW = 5
-"""Sequences for two heads, each in plain self-attention."""
+"""Sequences for one and two heads, each in plain self-attention."""
 TWO_HEADS = 64
 """Most tokens of the two heads that `verify` runs."""
 
@@ -32,8 +32,12 @@ E1)."""
 CLAIMS = {
     "mha": "CPM-3 by MHA with N_max heads of hard attention, then an MLP",
     "iha": "CPM-3 by IHA with ceil(sqrt N_max) heads of hard attention, then an MLP",
+    "one-head": "CPM-3 by MHA with one head of linear attention on [x, I], content in its keys, then an MLP",
     "two-heads": "CPM-3 by MHA with two heads of linear attention on [x, I], content in the keys of one, then an MLP",
 }
+
+FEW_HEADS = {"one-head": one_head, "two-heads": two_heads}
+"""With content in the keys."""
 
 
 def workspace_exact(layer: str, construction: Construction) -> CheckResult:
@@ -99,26 +103,26 @@ def counts_exact(
         )
 
 
-def two_heads_exact(tokens: int, tasks: Sequence[tuple[int, int]]) -> CheckResult:
-    """The counts of two heads as integers, for all the tasks: zeros, equal, increasing and two random ones."""
-    nets = [two_heads(tokens, m, g) for m, g in tasks]
+def few_heads_exact(name: str, tokens: int, tasks: Sequence[tuple[int, int]]) -> CheckResult:
+    """The counts of "one-head" or "two-heads" as integers, for all tasks: zeros, equal, increasing, two random ones."""
+    nets = [FEW_HEADS[name](tokens, m, g) for m, g in tasks]
     return CheckResult(
-        id=f"cpm3-two-heads/N={tokens}/mha/exact",
-        claim=CLAIMS["two-heads"],
+        id=f"cpm3-{name}/N={tokens}/mha/exact",
+        claim=CLAIMS[name],
         layer="mha",
         heads=nets[0].attention.heads,
         pseudo_heads=1,
         parameters=count(nets[0].module),
         tier="exact",
-        error=max(map(two_heads_error, nets, tasks)),
+        error=max(map(few_heads_error, nets, tasks)),
         bound=0.0,
         setting={"n_max": tokens, "tasks": list(tasks)},
         compared=f"counts of {FEW} sequences for each (M, G), as integers",
-        claimed_heads=2,
+        claimed_heads=1 + (name == "two-heads"),
     )
 
 
-def two_heads_error(net: CountPairsNetwork, task: tuple[int, int]) -> float:
+def few_heads_error(net: CountPairsNetwork, task: tuple[int, int]) -> float:
     """The largest difference between the network's counts and the task's."""
     x = _sequences(task[0], net.slots, 0, FEW, FEW)
     return float((net(torch.from_numpy(x)) - torch.from_numpy(CountPairs(*task).target(x))).abs().max())
@@ -136,20 +140,45 @@ def _sequences(modulus: int, tokens: int, seed: int, most: int = EXHAUSTIVE, sam
 
 
 def checks(tokens: int, tasks: Sequence[tuple[int, int]]) -> Iterator[CheckResult]:
-    """Workspace and counts for one N_max, by both layers; and two heads."""
+    """Workspace and counts for one N_max, by both layers; and one and two heads."""
     for layer in PAPER:
         construction = workspace(layer, tokens)
         yield workspace_exact(layer, construction)
         for modulus in dict.fromkeys(m for m, _ in tasks):
             yield from counts_exact(layer, construction, modulus, [g for m, g in tasks if m == modulus])
     if tokens <= TWO_HEADS:
-        yield two_heads_exact(tokens, tasks)
+        yield from (few_heads_exact(name, tokens, tasks) for name in FEW_HEADS)
 
 
 def subjects() -> list[Subject]:
     """The checks of CPM-3, to be tested by mutants."""
     cases = ((5, 3, 8), (9, 5, 11))
-    return [s for case in cases for layer in PAPER for s in _subjects(*case, layer)] + [_two_heads(5, 5, 11)]
+    return [s for case in cases for layer in PAPER for s in _subjects(*case, layer)] + [
+        _one_head(5, 5, 11),
+        _two_heads(5, 5, 11),
+    ]
+
+
+def _one_head(tokens: int, modulus: int, coefficient: int) -> Subject:
+    sequences = torch.from_numpy(np.random.default_rng(1).integers(0, modulus, (FEW, tokens)))
+
+    return Subject(
+        f"cpm3-one-head/N={tokens}/mha/exact",
+        build=lambda: one_head(tokens, modulus, coefficient),
+        error=lambda net: (few_heads_error(net, (modulus, coefficient)), 0.0),
+        outputs=lambda net: net(sequences).double(),
+        layer=lambda net: net.attention.layer,
+        extra={
+            "two tokens written to one place": in_place(
+                lambda net: net.attention.layer.v_proj.weight[0].copy_(net.attention.layer.v_proj.weight[1])
+            ),
+            "no content in the keys": in_place(lambda net: net.attention.layer.k_proj.weight[:, 0].zero_()),
+            "the mark at the next token": in_place(
+                lambda net: net.attention.layer.q_proj.weight.copy_(net.attention.layer.q_proj.weight.roll(1, 0))
+            ),
+            "no mark": in_place(lambda net: net.attention.layer.k_proj.weight[:, 1:].zero_()),
+        },
+    )
 
 
 def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
@@ -159,7 +188,7 @@ def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
     return Subject(
         f"cpm3-two-heads/N={tokens}/mha/exact",
         build=lambda: two_heads(tokens, modulus, coefficient),
-        error=lambda net: (two_heads_error(net, (modulus, coefficient)), 0.0),
+        error=lambda net: (few_heads_error(net, (modulus, coefficient)), 0.0),
         outputs=lambda net: net(sequences).double(),
         layer=lambda net: net.attention.layer,
         extra={

@@ -41,7 +41,7 @@ POINTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "On CPM-3 the paper's square root is a theorem where heads see positions only and numbers are no richer than "
-        "a token; two heads that see content are enough.",
+        "a token; one head that sees content is enough.",
         ("T15", "T15b", "T18", "P-cpm3-separation"),
     ),
     (

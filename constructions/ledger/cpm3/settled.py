@@ -12,7 +12,7 @@ import torch
 from constructions.checks.result import least_root
 from constructions.cpm3 import packing
 from constructions.cpm3.injective import confusion
-from constructions.cpm3.two_heads import two_heads
+from constructions.cpm3.two_heads import one_head, two_heads
 from constructions.cpm3.workspace import CountPairsNetwork, network, workspace
 from constructions.ledger.cases import N_MAX, sequences
 from constructions.ledger.statement import Claim, Finding, Place, Statement
@@ -98,15 +98,17 @@ def packed(layer: str, tokens: int, modulus: int, bits: int, *, fewer: int = 0, 
 # T18
 
 
-def two_suffice(n_max: int, modulus: int, coefficient: int, *, more: int = 0, content: bool = True) -> Finding:
-    """Two heads count right. more: added to G in the network. content: in the keys of the first head."""
-    net = two_heads(n_max, modulus, coefficient + more)
+def few_suffice(
+    heads: int, n_max: int, modulus: int, coefficient: int, *, more: int = 0, content: bool = True
+) -> Finding:
+    """One or two heads count right. more: added to G in the network. content: in the keys of the first head."""
+    net = (one_head if heads == 1 else two_heads)(n_max, modulus, coefficient + more)
     if not content:
         with torch.no_grad():
             net.attention.layer.k_proj.weight[:, 0] = 0
     wrong, seen = _wrong(net, modulus, coefficient)
-    what = f"N = {n_max}, M = {modulus}, G = {coefficient}: {net.attention.heads} heads count {seen - wrong} of {seen}"
-    return Finding(not wrong and net.attention.heads == 2, f"{what} sequences right", {"wrong": wrong})
+    what = f"N = {n_max}, M = {modulus}, G = {coefficient}, heads {net.attention.heads}: {seen - wrong} of {seen}"
+    return Finding(not wrong and net.attention.heads == heads, f"{what} sequences are right", {"wrong": wrong})
 
 
 def _wrong(net: CountPairsNetwork, modulus: int, coefficient: int) -> tuple[int, int]:
@@ -121,7 +123,7 @@ def _wrong(net: CountPairsNetwork, modulus: int, coefficient: int) -> tuple[int,
 
 
 def separation(n_max: int, *, mha_less: int = 0, iha_less: int = 0) -> Finding:
-    """The workspaces count right with the stated heads, and two heads of MHA do not. less: slots left out."""
+    """The workspaces count right with the stated heads, and one head of MHA does not. less: slots left out."""
     root = least_root(n_max)
     slots = {"mha": n_max - mha_less, "iha": n_max if not iha_less else (root - iha_less) ** 2}
     heads, wrong = {}, {}
@@ -131,13 +133,13 @@ def separation(n_max: int, *, mha_less: int = 0, iha_less: int = 0) -> Finding:
         with torch.no_grad():
             net.mlp.pairs.weight.view(n_max, n_max, -1)[slots[layer] :] = 0
         wrong[layer] = _wrong(net, 3, 8)[0]
-    two, seen = _wrong(two_heads(n_max, 3, 8), 3, 8)
-    holds = not any(wrong.values()) and heads == {"mha": n_max, "iha": root} and (n_max <= 2 or two > 0)
+    one, seen = _wrong(one_head(n_max, 3, 8), 3, 8)
+    holds = not any(wrong.values()) and heads == {"mha": n_max, "iha": root} and (n_max == 1 or one > 0)
     return Finding(
         holds,
-        f"N_max = {n_max}: 2 heads of MHA count {seen - two} of {seen} sequences right, with content in the keys of "
-        f"one; workspaces take {heads['mha']} heads of MHA and {heads['iha']} of IHA",
-        {"mha": heads["mha"], "iha": heads["iha"], "two_heads_wrong": two},
+        f"N_max = {n_max}: one head of MHA counts {seen - one} of {seen} sequences right, with content in its keys; "
+        f"workspaces take {heads['mha']} heads of MHA and {heads['iha']} of IHA",
+        {"mha": heads["mha"], "iha": heads["iha"], "one_head_wrong": one},
     )
 
 
@@ -181,7 +183,7 @@ STATEMENTS = (
         source="Sec. 4.3",
         place=Place(
             "exact",
-            ("cpm3-network", "two-heads", "bits", "packing"),
+            ("cpm3-network", "one-head", "bits", "packing"),
             "docs/cpm3.md, Theorem 2; docs/cpm3.md, Theorem 3",
         ),
         claim=Claim(
@@ -200,9 +202,9 @@ STATEMENTS = (
             wider={"n_max": range(2, 20)},
         ),
         note="The verdict was 'construction only' as long as nobody had a lower bound. There is one now (T15), and "
-        "with it what it rests on: positions only and numbers no richer than a token. With content in the keys two "
-        "heads of MHA count on the paper's own input [x, I] (T18), with numbers of p bits ceil((N - 1) / floor(p / "
-        "log2 M)) (T15), and one on one-hot residues (T8). So the separation as such does not hold. Proofs: "
+        "with it what it rests on: positions only and numbers no richer than a token. With content in the keys one "
+        "head of MHA counts on the paper's own input [x, I] (T18), with numbers of p bits ceil((N - 1) / floor(p / "
+        "log2 M)) do (T15), and one on one-hot residues (T8). So the separation as such does not hold. Proofs: "
         "docs/cpm3.md.",
     ),
     Statement(
@@ -254,14 +256,19 @@ STATEMENTS = (
     Statement(
         id="T18",
         source="docs/cpm3.md, Theorem 5",
-        place=Place("exact", ("two-heads",)),
+        place=Place("exact", ("one-head", "two-heads")),
         claim=Claim(
-            text="two heads of MHA solve CPM-3 on [x, I] for every N, M and G: linear attention with content in the "
-            "keys of one writes the whole sequence at every token, and the paper's MLP counts",
-            test=two_suffice,
-            cases={"n_max": (1, 2, 3, 9, 17, 64), "modulus": (1, 2, 5), "coefficient": (11, 2**62 + 1)},
+            text="one head of MHA solves CPM-3 on [x, I] for every N, M and G, two with the paper's MLP: linear "
+            "attention with content in the keys writes the whole sequence at every token",
+            test=few_suffice,
+            cases={
+                "heads": (1, 2),
+                "n_max": (1, 2, 3, 9, 17, 64),
+                "modulus": (1, 2, 5),
+                "coefficient": (11, 2**62 + 1),
+            },
             mutants={"G + 1 in the MLP": {"more": 1}, "no content in the keys": {"content": False}},
-            wider={"n_max": range(1, 20), "modulus": range(1, 8), "coefficient": range(-9, 40)},
+            wider={"heads": (1, 2), "n_max": range(1, 20), "modulus": range(1, 8), "coefficient": range(-9, 40)},
         ),
         note="Its values are N wide: total value width N is what the workspaces pay too. `iha-theory verify cpm3` "
         "runs every N to 64.",

@@ -57,7 +57,7 @@ EXPECTED = dict.fromkeys(HOLDING, (HOLDS, None, "")) | {
     "P-cpm3-example": (FAILS, {"coefficient": 10}, "so (3, 3, 3) fits M = 3, where order does not matter"),
     "P-cpm3-mlp-parameters": (FAILS, {"layer": "iha", "tokens": 1}, "1 printed, 2 built"),
     "P-cpm3-savings": (ASSUMING, {"part": "attention", "sizes": (1, 1)}, "IHA has 10 parameters, MHA 6"),
-    "P-cpm3-separation": (FAILS, {"n_max": 3}, "2 heads of MHA count 27 of 27 sequences right"),
+    "P-cpm3-separation": (FAILS, {"n_max": 2}, "one head of MHA counts 9 of 9 sequences right"),
     "P-inclusion": (
         ASSUMING,
         {"pattern": "linear", "heads": 1, "pseudo": 2, "seed": 0},
