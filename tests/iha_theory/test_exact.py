@@ -168,6 +168,9 @@ def test_combinations_are_sums():
     assert [listed(m) for m in found] == [[[2, 7]], None, [[1, 2]]]
     assert found[0].rep.fmt == "dense"
     assert exact.combinations(rows, [None, None, None]) == [None, None, None]
+    two = exact.matrix([[2, 5, 1], [1, 0, 0]], QQ)  # fewer rows than matrices
+    assert [listed(m) for m in exact.combinations(two, [a, None, b])] == [[[2, 7]], [[1, 2]]]
+    assert exact.combinations(two, [None, None, None]) == [None, None]
     tall = exact.matrix([[1], [4]], QQ)
     assert listed(exact.combinations(exact.matrix([[3]], QQ), [tall])[0]) == [[3], [12]]
 
@@ -201,7 +204,14 @@ def test_the_nearest_float64():
 
 
 def test_float64_at_its_limits():
-    for rows in ([[2**53]], [[-(2**53)]], [[2**1000]], [[2**54, 1]], [[Fraction(1, 2**40), -(2**30)]]):
+    for rows in (
+        [[Fraction(1, 2), 3]],
+        [[2**53]],
+        [[-(2**53)]],
+        [[2**1000]],
+        [[2**54, 1]],
+        [[Fraction(1, 2**40), -(2**30)]],
+    ):
         found = exact.to_float64(exact.matrix(rows, QQ))
         assert (found.dtype, found.shape) == (torch.float64, (1, len(rows[0])))
         assert [Fraction(x) for x in found[0].tolist()] == rows[0]
