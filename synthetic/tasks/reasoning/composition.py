@@ -29,7 +29,7 @@ class Composition(Ranged):
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "composition": Sweep(
             "is f(f(0)) = 0, f on 12 to 15 numbers, on seven attentions",
-            cpu({}, more=16, wide=80, longer=1800),
+            cpu({}, more=16, wide=84, longer=1650),
             seeds=3,
             presets={"strassen": Sweep("arXiv 2501.19215, n = 25 to 30, for a GPU", strassen(STRASSEN, heads=1))},
         )

@@ -30,7 +30,7 @@ class Match3(Ranged):
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "match3": Sweep(
             "Match3, 10 to 12 tokens modulo 17, on seven attentions",
-            cpu({}, more=16, wide=80, longer=1800),
+            cpu({}, more=16, wide=80, longer=1500),
             seeds=3,
             presets={"strassen": Sweep("arXiv 2501.19215, n = 30 to 35, M = 37", strassen(STRASSEN, heads=2))},
         )

@@ -30,7 +30,7 @@ class Quotient(Ranged):
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "quotient": Sweep(
             "composing relations through colours, m = 4 or 5, on seven attentions",
-            cpu({}, more=16, wide=92, longer=2200),
+            cpu({}, more=16, wide=92, longer=2300),
             seeds=3,
             presets={"strassen": Sweep("arXiv 2501.19215, m = 6 to 8, for a GPU", strassen(STRASSEN, heads=1))},
         )

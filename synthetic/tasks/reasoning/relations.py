@@ -31,7 +31,7 @@ class Relations(Ranged):
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "relations": Sweep(
             "composing Boolean relations, m = 4 or 5, on seven attentions",
-            cpu({}, more=16, wide=92, longer=2200),
+            cpu({}, more=16, wide=92, longer=2300),
             seeds=3,
             presets={
                 "paper": Sweep(

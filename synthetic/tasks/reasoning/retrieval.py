@@ -33,10 +33,10 @@ class Retrieval(Reasoning):
     learned: ClassVar[tuple[str, ...]] = ("length", "keys", "queries", "key_symbols", "value_symbols", "distractors")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "retrieval": Sweep(
-            "values of 4 and 8 keys in 16 and 32 tokens, two layers of six attentions",
+            "values of 4 and 6 keys in 16 and 32 tokens, two layers of six attentions",
             tuple(
                 grid
-                for length, keys in ((16, 4), (32, 4), (32, 8))
+                for length, keys in ((16, 4), (16, 6), (32, 4))
                 for grid in equal_heads(SHORT | {"length": length, "keys": keys}, QUICK)
             ),
             seeds=3,
