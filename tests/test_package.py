@@ -36,7 +36,8 @@ def test_the_wheel_holds_the_packages_with_their_types_and_nothing_else(wheel):
     names = set(wheel.namelist())
     modules = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
     typed = {f"{package}/py.typed" for package in PACKAGES}
-    assert modules | typed == {name for name in names if ".dist-info/" not in name}
+    page = {f"figures/report/templates/{path.name}" for path in (ROOT / "figures/report/templates").iterdir()}
+    assert modules | typed | page == {name for name in names if ".dist-info/" not in name}
 
 
 def test_what_the_wheel_says_of_itself(wheel):

@@ -30,7 +30,7 @@ class Hops(Reasoning):
 
     causal: ClassVar[bool] = True
     summary: ClassVar[str] = "induction in k hops, causal (arXiv 2402.09268, docs/reasoning.md)"
-    defaults: ClassVar[Mapping[str, object]] = DEFAULTS | {"train_size": None, "layers": 2}
+    defaults: ClassVar[Mapping[str, object]] = DEFAULTS | {"train_size": None}
     learned: ClassVar[tuple[str, ...]] = ("length", "letters", "most_hops", "layers")
     sweeps: ClassVar[Mapping[str, Sweep]] = {
         "hops": Sweep(
@@ -50,6 +50,7 @@ class Hops(Reasoning):
     length: int = option(32, "letters n", 1)
     letters: int = option(4, "different letters", 2)
     most_hops: int = option(4, "largest k", 0)
+    layers: int = option(2, "attention layers", 1)
 
     @property
     def label(self) -> str:

@@ -166,7 +166,7 @@ def test_help_teaches_what_is_there(call, mine):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("polynomial", "--modulus", "5"), "modulus is an option of cpm3; polynomial has width"),
+        (("polynomial", "--modulus", "5"), "modulus is an option of cpm3, match3; polynomial has width"),
         (("polynomial", "--attention", "mha", "--init", "random"), "init is an option of iha; mha has heads"),
         (("{}:Reverse", "--attention", "{}:Mine", "--gain", "2"), "Mine has heads"),
         (("{}:Reverse", "--graph", "karate"), "Reverse has tokens, flip"),

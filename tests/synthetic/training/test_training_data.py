@@ -268,7 +268,7 @@ def test_options_round_trip():  # case 26
         ({"amp": 1}, "amp must be true or false"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"attention": "mha", "pseudo_heads": 2}, "pseudo_heads is an option of iha; mha has heads, head_dim"),
-        ({"modulus": 5}, "modulus is an option of cpm3; polynomial has width, .*, graph, normalise$"),
+        ({"modulus": 5}, "modulus is an option of cpm3, match3; polynomial has width, .*, graph, normalise$"),
         (
             {"attention": "torch.nn:MultiheadAttention", "gain": 2.0},
             "MultiheadAttention has heads$",
