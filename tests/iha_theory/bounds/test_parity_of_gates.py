@@ -73,3 +73,19 @@ def test_one_head_of_multi_token_attention_computes_as_many_bits_as_its_kernel_s
         query = torch.tensor([[[1.0, 0.0]]], dtype=F64)
         found = float(layer(query, x, x)[0, 0, 0].detach())
         assert (found * -s1 * s2 > 1e-3) == bits
+
+
+@pytest.mark.parametrize(("queries", "bits"), [(2, True), (1, False)])
+def test_a_token_before_the_query_token_gives_multi_token_attention_one_bit_more(queries, bits):
+    """Theorem 4, c_k = 1: token x has key s1, the one before the query token the query s2, so x has the logit s1 s2."""
+    layer = MultiTokenAttention(
+        3, 1, query_window=queries, key_window=1, head_dim=1, value_head_dim=1, scale=1.0, out_proj=False, dtype=F64
+    )
+    with torch.no_grad():
+        for name, row in (("q_proj", 0), ("k_proj", 1), ("v_proj", 2)):
+            layer.get_parameter(f"{name}.weight").copy_(torch.eye(3, dtype=F64)[row : row + 1])
+        layer.kernel.fill_(1)
+        for s1, s2 in itertools.product((1.0, -1.0), repeat=2):
+            x = torch.tensor([[[0, s1, 1.0], [s2, 0, 0], [0, 0, 0]]], dtype=F64)
+            found = float(layer(x, x, x, is_causal=True)[0, -1, 0])
+            assert ((found - 0.36) * s1 * s2 > 0.1) == bits
