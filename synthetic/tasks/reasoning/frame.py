@@ -100,8 +100,8 @@ class Answers(Problem):
 def best_guess(
     known: Shaped[np.ndarray, "known N"],
     labels: Shaped[np.ndarray, "known N"],
-    feature: Shaped[np.ndarray, "samples N"],
-) -> Shaped[np.ndarray, "samples N"]:
+    feature: Shaped[np.ndarray, "samples tokens"],
+) -> Shaped[np.ndarray, "samples tokens"]:
     """The commonest label of each value of a feature, from labelled tokens; of all of them where it was never seen.
 
     Args:
