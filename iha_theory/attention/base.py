@@ -254,4 +254,4 @@ class AttentionLayer(nn.Module):
             return torch.arange(tokens, device=device)[None]
         if positions.ndim not in (1, 2) or positions.shape[-1] != tokens:
             raise ValueError(f"positions of shape {tuple(positions.shape)}: expected ({tokens},) or (batch, {tokens})")
-        return positions.reshape(-1, tokens)
+        return positions if positions.ndim == 2 else positions[None]

@@ -9,6 +9,7 @@ from iha_theory.attention.mixing.interleaved import InterleavedHeadAttention
 from iha_theory.attention.patterns import attend
 from iha_theory.attention.projections.grouped import GroupedQueryAttention
 from iha_theory.attention.projections.multihead import MultiHeadAttention
+from iha_theory.rounding import require_count
 
 
 class KeyValueCache:
@@ -21,7 +22,7 @@ class KeyValueCache:
     """
 
     def __init__(self, window: int | None = None, *, mixed: bool = False) -> None:
-        self.window, self.mixed = window, mixed
+        self.window, self.mixed = None if window is None else require_count("window", window), mixed
         self.tokens = 0
         """Tokens so far."""
         self._begin = self._end = 0  # of what is kept, in the buffers
@@ -40,8 +41,15 @@ class KeyValueCache:
         """Takes up what new tokens need, each (batch, tokens, ...); gives it for them and all tokens kept, in order.
 
         What later tokens do not see is not kept. No gradient flows into the cache.
+
+        Raises:
+            ValueError: shapes that differ from those of the tokens before in more than their number.
         """
         count = new[0].shape[1]
+        for buffer, x in zip(self._buffers, new, strict=False):
+            if (buffer.shape[0], *buffer.shape[2:]) != (x.shape[0], *x.shape[2:]):
+                was, now = (tuple(shape) for shape in (buffer[:, :0].shape, x[:, :0].shape))
+                raise ValueError(f"the cache is of another batch or layer: shape {was}, and now {now}")
         if not self._buffers or self._end + count > self._buffers[0].shape[1]:
             self._move(new, 2 * (len(self) + count))
         for buffer, x in zip(self._buffers, new, strict=True):
@@ -85,7 +93,8 @@ def extend(
         TypeError: another layer.
         ValueError: as the layer; a cache of another window.
     """
-    if not isinstance(layer, MultiHeadAttention | GroupedQueryAttention | InterleavedHeadAttention):
+    kept = isinstance(layer, MultiHeadAttention | GroupedQueryAttention | InterleavedHeadAttention)
+    if not kept or type(layer).forward is not AttentionLayer.forward:
         raise TypeError(
             f"layer of type {type(layer).__name__}: accepted are MHA, GQA and IHA, which keep keys and values"
         )

@@ -122,12 +122,13 @@ def pairs(
         shapes = [(queries, keys), (batch, queries, keys), (1, queries, keys)]
         if tuple(mask.shape) not in shapes:
             raise ValueError(f"mask of shape {tuple(mask.shape)}: accepted are {shapes[0]} and {shapes[1]}")
-        mask = boolean_mask(mask).reshape(-1, queries, keys)
+        mask = boolean_mask(mask)
+        mask = mask if mask.ndim == 3 else mask[None]
     if queries != keys and (causality != "none" or window is not None):
         raise ValueError(
             f"is_causal and window compare positions in one sequence, got {queries} queries and {keys} keys"
         )
-    return Pairs(mask, causality, window, pseudo)
+    return Pairs(mask, causality, None if window is None else min(window, max(queries, keys, 1)), pseudo)
 
 
 def allowed_pairs(

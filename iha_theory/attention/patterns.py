@@ -83,6 +83,8 @@ def attend(
         q, k = q.expand(batch, -1, -1, -1), k.expand(batch, -1, -1, -1)
 
     if pattern == "softmax":
+        if scale <= 0:  # torch's kernel scales what it has masked
+            q, scale = q * scale, 1.0
         out = _softmax(q, k, v, scale, pairs, dropout)
     else:
         scores = (q @ k.transpose(-1, -2)) * scale

@@ -72,7 +72,7 @@ def fit_width(x: Tensor, width: int) -> Tensor:
     The kernel takes queries, keys and values of one width.
     """
     if x.shape[-1] < width:
-        return F.pad(x, (0, width - x.shape[-1]))
+        x = F.pad(x, (0, width - x.shape[-1]))  # keeps strides as in channels_last
     return x if x.stride(-1) == 1 else x.contiguous()
 
 

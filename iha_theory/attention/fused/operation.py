@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from iha_theory.attention.fused import blocks, kernel, token_causal
@@ -24,9 +25,16 @@ def takes(q: Tensor, k: Tensor, v: Tensor, pairs: Pairs) -> bool:
     """
     if q.device.type != "cpu" or not q.dtype == k.dtype == v.dtype or q.dtype not in kernel.DTYPES:
         return False
+    if _has_tangent(q) or _has_tangent(k) or _has_tangent(v):
+        return False
     if pairs.causality != "none" and not pairs.narrow and (pairs.start or q.shape[2] != k.shape[2]):
         return False
     return min(q.numel(), k.numel(), v.numel()) > 0 and not any(_is_differentiated_by_func(x) for x in (q, k, v))
+
+
+def _has_tangent(x: Tensor) -> bool:
+    """Whether a derivative is taken forwards, which the operation has no rule for."""
+    return not torch.compiler.is_compiling() and forward_ad.unpack_dual(x).tangent is not None
 
 
 def _is_differentiated_by_func(x: Tensor) -> bool:
@@ -131,10 +139,12 @@ def _second_derivative(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
     """Outputs and log-sum-exps are functions of queries, keys and values: what hangs on them is in those gradients."""
     *saved, mask = ctx.saved_tensors
     scale, *rest = ctx.rest
+    more = torch.is_grad_enabled()  # a third derivative may follow
     with torch.enable_grad():
-        grad, q, k, v = (x.detach().requires_grad_() for x in saved)
+        own = [x.view_as(x) if more and x.requires_grad else x.detach().requires_grad_() for x in saved]
+        grad, q, k, v = own
         first = torch.autograd.grad(dense(q, k, v, scale, Pairs(mask, *rest)), (q, k, v), grad, create_graph=True)
-    return *torch.autograd.grad(first, (grad, q, k, v), grads), *(None,) * 8
+    return *torch.autograd.grad(first, own, grads, create_graph=more), *(None,) * 8
 
 
 def _mapped(operation: Any, info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
