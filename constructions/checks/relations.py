@@ -11,6 +11,7 @@ from constructions.checks.oracles import relations as oracle
 from constructions.construction import Construction
 from constructions.targets.relations import Composition
 from iha_theory.rounding import UNIT
+from synthetic.tasks.reasoning.relations import compose
 
 EXHAUSTIVE = 3
 """All relations on so many points; on more, some."""
@@ -36,12 +37,12 @@ def relations(points: int) -> Tensor:
 
 def wrong_bits(net: Composition, x: Tensor, hops: int) -> float:
     """How many bits are not exactly those of the task."""
-    return float((net(x) != torch.from_numpy(oracle.joined(x.numpy(), hops))).sum())
+    return float((net(x) != torch.from_numpy(compose(x.numpy(), hops))).sum())
 
 
 def scores_error(net: Composition, x: Tensor, hops: int) -> tuple[float, float]:
     """The largest difference of s from the overlap, and what rounding may do: m + 2 sums of at most m terms up to m."""
-    before = oracle.joined(x.numpy(), hops - 1)
+    before = compose(x.numpy(), hops - 1)
     error = (net.scores(x) - torch.from_numpy(oracle.overlap(x.numpy(), before))).abs().max()
     return float(error), 4 * (net.mlp.points + 2) ** 2 * UNIT
 

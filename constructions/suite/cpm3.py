@@ -1,6 +1,7 @@
 """Checks of CPM-3: the workspace as an operator, and the network's counts against the task's definition."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -154,40 +155,30 @@ def subjects() -> list[Subject]:
     """The checks of CPM-3, to be tested by mutants."""
     cases = ((5, 3, 8), (9, 5, 11))
     return [s for case in cases for layer in PAPER for s in _subjects(*case, layer)] + [
-        _one_head(5, 5, 11),
-        _two_heads(5, 5, 11),
+        _few_heads(name, 5, 5, 11) for name in FEW_HEADS
     ]
 
 
-def _one_head(tokens: int, modulus: int, coefficient: int) -> Subject:
-    sequences = torch.from_numpy(np.random.default_rng(1).integers(0, modulus, (FEW, tokens)))
-
-    return Subject(
-        f"cpm3-one-head/N={tokens}/mha/exact",
-        build=lambda: one_head(tokens, modulus, coefficient),
-        error=lambda net: (few_heads_error(net, (modulus, coefficient)), 0.0),
-        outputs=lambda net: net(sequences).double(),
-        layer=lambda net: net.attention.layer,
-        extra={
-            "two tokens written to one place": in_place(
-                lambda net: net.attention.layer.v_proj.weight[0].copy_(net.attention.layer.v_proj.weight[1])
-            ),
-            "no content in the keys": in_place(lambda net: net.attention.layer.k_proj.weight[:, 0].zero_()),
-            "the mark at the next token": in_place(
-                lambda net: net.attention.layer.q_proj.weight.copy_(net.attention.layer.q_proj.weight.roll(1, 0))
-            ),
-            "no mark": in_place(lambda net: net.attention.layer.k_proj.weight[:, 1:].zero_()),
-        },
-    )
-
-
-def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
+def _few_heads(name: str, tokens: int, modulus: int, coefficient: int) -> Subject:
+    """With damages that only this construction has."""
     sequences = torch.from_numpy(np.random.default_rng(1).integers(0, modulus, (FEW, tokens)))
     rest = range(tokens + 1, 2 * tokens)
 
+    def own_of_the_next(net: CountPairsNetwork) -> None:
+        rows = net.attention.layer.q_proj.weight[-tokens:]  # of the head that marks or writes the own token
+        rows.copy_(rows.roll(1, 0))
+
+    own: dict[str, Any] = {
+        "one-head": {"no mark": in_place(lambda net: net.attention.layer.k_proj.weight[:, 1:].zero_())},
+        "two-heads": {
+            "slot 0 for the own token": in_place(
+                lambda net: net.mlp.pairs.weight.copy_(net.mlp.pairs.weight[:, [tokens, *range(1, tokens), 0, *rest]])
+            )
+        },
+    }
     return Subject(
-        f"cpm3-two-heads/N={tokens}/mha/exact",
-        build=lambda: two_heads(tokens, modulus, coefficient),
+        f"cpm3-{name}/N={tokens}/mha/exact",
+        build=lambda: FEW_HEADS[name](tokens, modulus, coefficient),
         error=lambda net: (few_heads_error(net, (modulus, coefficient)), 0.0),
         outputs=lambda net: net(sequences).double(),
         layer=lambda net: net.attention.layer,
@@ -195,15 +186,9 @@ def _two_heads(tokens: int, modulus: int, coefficient: int) -> Subject:
             "two tokens written to one place": in_place(
                 lambda net: net.attention.layer.v_proj.weight[0].copy_(net.attention.layer.v_proj.weight[1])
             ),
-            "no content in the keys": in_place(lambda net: net.attention.layer.k_proj.weight[0, 0].zero_()),
-            "own token of the next": in_place(
-                lambda net: net.attention.layer.q_proj.weight[tokens:].copy_(
-                    net.attention.layer.q_proj.weight[tokens:].roll(1, 0)
-                )
-            ),
-            "slot 0 for the own token": in_place(
-                lambda net: net.mlp.pairs.weight.copy_(net.mlp.pairs.weight[:, [tokens, *range(1, tokens), 0, *rest]])
-            ),
+            "no content in the keys": in_place(lambda net: net.attention.layer.k_proj.weight[:tokens, 0].zero_()),
+            "own token of the next": in_place(own_of_the_next),
+            **own[name],
         },
     )
 

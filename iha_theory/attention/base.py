@@ -169,8 +169,14 @@ class AttentionLayer(nn.Module):
             TypeError: a mask of another dtype.
         """
         self._check(query, key, value, positions)
+        return self._merge(self._attended(query, key, value, mask, is_causal, positions))
+
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, positions: Tensor | None
+    ) -> Tensor:
+        """The heads' outputs; a layer that needs more of its inputs than queries, keys and values overrides it."""
         q, k, v = self._project(query, key, value)
-        return self._merge(self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions))
+        return self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, (batch, heads, tokens, width); a layer that makes them otherwise overrides it."""

@@ -94,7 +94,7 @@ def extend(
         ValueError: as the layer; a cache of another window.
     """
     kept = isinstance(layer, MultiHeadAttention | GroupedQueryAttention | InterleavedHeadAttention)
-    if not kept or type(layer).forward is not AttentionLayer.forward:
+    if not kept or {type(layer).forward, type(layer)._attended} != {AttentionLayer.forward, AttentionLayer._attended}:
         raise TypeError(
             f"layer of type {type(layer).__name__}: accepted are MHA, GQA and IHA, which keep keys and values"
         )

@@ -1,23 +1,8 @@
-"""Relations: which pairs a path of h steps joins, how many paths of two steps there are, and how two rows overlap."""
+"""Relations: how many paths of two steps there are, and how two rows overlap. Which pairs a path joins: the task,
+`synthetic.tasks.reasoning.relations.compose`."""
 
 import numpy as np
 from jaxtyping import Float, Integer
-
-from iha_theory import blueprint
-
-
-@blueprint.definition(
-    "relation",
-    "a relation on m points: m^2 tokens (i, j) with a bit each; i is joined to j by h steps along its ones",
-    check="exact",
-    tests="tests/constructions/targets/test_relations.py",
-)
-def joined(relations: Integer[np.ndarray, "batch m m"], hops: int) -> Integer[np.ndarray, "batch m m"]:
-    """1 where i -> k -> ... -> j, h steps along the relation, step by step; h >= 1."""
-    reached = relations
-    for _ in range(hops - 1):
-        reached = np.any(relations[:, :, :, None] & reached[:, None, :, :], axis=2).astype(relations.dtype)
-    return reached
 
 
 def two_step_paths(relations: Integer[np.ndarray, "batch m m"]) -> Integer[np.ndarray, "batch m m"]:

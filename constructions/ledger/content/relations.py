@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import torch
 
-from constructions.checks.oracles.relations import joined
 from constructions.checks.relations import paths_error, relations, wrong_bits
 from constructions.ledger.statement import Claim, Finding, Place, Statement
 from constructions.targets.relations import PATTERNS, composition, paths
 from iha_theory.attention import MultiHeadAttention
+from synthetic.tasks.reasoning.relations import compose
 
 
 def two_heads(points: int, hops: int, pattern: str, *, dropped: int | None = None, fewer: int = 0) -> Finding:
@@ -69,7 +69,7 @@ def positions_only(points: int, *, most: int = 2) -> Finding:
         x = relations(points)
         where = torch.eye(n, dtype=torch.float64).unsqueeze(0)
         bits = layer(where, where, x.flatten(1).unsqueeze(-1).double())[..., 0] >= least
-    wrong = int((bits.view(x.shape) != torch.from_numpy(joined(x.numpy(), 2)).bool()).sum())
+    wrong = int((bits.view(x.shape) != torch.from_numpy(compose(x.numpy(), 2)).bool()).sum())
     return Finding(not wrong, f"m = {points}: one head of positions only has {wrong} of {x.numel()} bits wrong")
 
 
@@ -78,7 +78,7 @@ def _four_relations(points: int) -> Finding:
     undecided = []
     for i, j in product(range(points), repeat=2):
         first, second = _four(points, i, j)
-        joins = [joined(pair, 2)[:, i, j].tolist() for pair in (first, second)]
+        joins = [compose(pair, 2)[:, i, j].tolist() for pair in (first, second)]
         if joins != [[1, 1], [0, 0]] or not np.array_equal(first.sum(0), second.sum(0)):
             undecided.append((i, j))
     what = f"m = {points}: at {points**2 - len(undecided)} of {points**2} pairs four relations contradict all weights"

@@ -3,7 +3,6 @@
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from iha_theory import blueprint
@@ -48,19 +47,9 @@ class GatedAttention(MultiHeadAttention):
         weight, bias = self.q_proj.weight, self.q_proj.bias is not None
         self.gate_proj = nn.Linear(self.embed_dim, gates, bias=bias, dtype=weight.dtype, device=weight.device)
 
-    def forward(
-        self,
-        query: Float[Tensor, "b_qk queries embed_dim"],
-        key: Float[Tensor, "b_qk keys kdim"],
-        value: Float[Tensor, "batch keys vdim"],
-        *,
-        mask: Shaped[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        positions: Shaped[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "batch queries out_dim"]:
-        """Outputs, (batch, queries, out_dim); arguments and errors as `AttentionLayer.forward`."""
-        self._check(query, key, value, positions)
-        q, k, v = self._project(query, key, value)
-        heads = self.heads(q, k, v, mask=mask, is_causal=is_causal, positions=positions)
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, positions: Tensor | None
+    ) -> Tensor:
+        heads = super()._attended(query, key, value, mask, is_causal, positions)
         gates = torch.sigmoid(self.gate_proj(query)).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        return self._merge(gates * heads)
+        return gates * heads

@@ -4,7 +4,6 @@ import math
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
-from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from iha_theory import blueprint
@@ -57,18 +56,9 @@ class GatedLinearAttention(AttentionLayer):
         weight, bias = self.k_proj.weight, self.k_proj.bias is not None
         self.decay_proj = nn.Linear(self.kdim, self.num_heads, bias=bias, dtype=weight.dtype, device=weight.device)
 
-    def forward(
-        self,
-        query: Float[Tensor, "b_qk queries embed_dim"],
-        key: Float[Tensor, "b_qk keys kdim"],
-        value: Float[Tensor, "batch keys vdim"],
-        *,
-        mask: Shaped[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        positions: Shaped[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "batch queries out_dim"]:
-        """Outputs, (batch, queries, out_dim); arguments and errors as `AttentionLayer.forward`; see the class too."""
-        self._check(query, key, value, positions)
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, positions: Tensor | None
+    ) -> Tensor:
         queries, keys = query.shape[-2], key.shape[-2]
         if queries != keys:
             raise ValueError(f"query and key differ in tokens: {queries} and {keys}, which gates between need equal")
@@ -79,7 +69,7 @@ class GatedLinearAttention(AttentionLayer):
         decays = self._decays(key, allowed)
         scores = scores * decays.exp() if self.pattern == "linear" else scores + decays
         weights = pattern_weights(scores, pattern=self.pattern, allowed=allowed)
-        return self._merge(apply_weights(F.dropout(weights, self.dropout, self.training), v))
+        return apply_weights(F.dropout(weights, self.dropout, self.training), v)
 
     def _decays(self, key: Tensor, allowed: Tensor | None) -> Tensor:
         """D, (batch, heads, queries, keys)."""

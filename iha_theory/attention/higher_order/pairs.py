@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
-from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from iha_theory.attention.base import AttentionLayer
@@ -59,18 +58,9 @@ class PairAttention(AttentionLayer):
         """H; but a map here is of tokens by pairs of tokens, so it costs N ordinary ones."""
         return self.num_heads
 
-    def forward(
-        self,
-        query: Float[Tensor, "b_qk queries embed_dim"],
-        key: Float[Tensor, "b_qk keys kdim"],
-        value: Float[Tensor, "batch keys vdim"],
-        *,
-        mask: Shaped[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        positions: Shaped[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "batch queries out_dim"]:
-        """Outputs, (batch, queries, out_dim); arguments and errors as `AttentionLayer.forward`."""
-        self._check(query, key, value, positions)
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, positions: Tensor | None
+    ) -> Tensor:
         q, k, k2 = (
             self._split(projection(x), self.head_dim)
             for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.second_keys, key))
@@ -90,4 +80,4 @@ class PairAttention(AttentionLayer):
         maps = (weights @ v2.unsqueeze(2)).permute(0, 1, 4, 2, 3).flatten(1, 2)
         coordinates = v.transpose(-1, -2).flatten(1, 2).unsqueeze(-1)
         heads = apply_weights(maps, coordinates).squeeze(-1).unflatten(1, (self.num_heads, self.value_head_dim))
-        return self._merge(heads.transpose(-1, -2))
+        return heads.transpose(-1, -2)

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from iha_theory import blueprint
@@ -59,18 +58,9 @@ class ComposableAttention(AttentionLayer):
             }
         )
 
-    def forward(
-        self,
-        query: Float[Tensor, "b_qk queries embed_dim"],
-        key: Float[Tensor, "b_qk keys kdim"],
-        value: Float[Tensor, "batch keys vdim"],
-        *,
-        mask: Shaped[Tensor, "..."] | None = None,
-        is_causal: bool = False,
-        positions: Shaped[Tensor, "..."] | None = None,
-    ) -> Float[Tensor, "batch queries out_dim"]:
-        """Outputs, (batch, queries, out_dim); arguments and errors as `AttentionLayer.forward`."""
-        self._check(query, key, value, positions)
+    def _attended(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, positions: Tensor | None
+    ) -> Tensor:
         q, k, v = self._project(query, key, value)
         allowed = self._allowed_pairs(mask, is_causal, v.shape[0], q.shape[-2], k.shape[-2], q.device)
         scores = (self._rotated(q, positions) * self.scale) @ self._rotated(k, positions).transpose(-1, -2)
@@ -80,7 +70,7 @@ class ComposableAttention(AttentionLayer):
             allowed=None if allowed is None else allowed[:, None],
         )
         weights = self._composed("weights", self.mix_weights, weights, query, key)
-        return self._merge(apply_weights(F.dropout(weights, self.dropout, self.training), v))
+        return apply_weights(F.dropout(weights, self.dropout, self.training), v)
 
     def _composed(self, stage: str, mix: Tensor, maps: Tensor, query: Tensor, key: Tensor) -> Tensor:
         """The maps, (batch, heads, queries, keys), mixed over the heads."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
+from iha_theory import blueprint
 from iha_theory.options import option
 from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Ranged
 from synthetic.tasks.reasoning.grids import cpu, paper, strassen
@@ -83,6 +84,12 @@ class Relations(Ranged):
         return {f"m={size}": m == size for size in range(self.smallest, self.largest + 1)}
 
 
+@blueprint.definition(
+    "relation",
+    "a relation on m points: m^2 tokens (i, j) with a bit each; i is joined to j by h steps along its ones",
+    check="exact",
+    tests="tests/synthetic/tasks/reasoning/test_relation_task.py",
+)
 def compose(relation: Matrices, hops: int) -> Int64[np.ndarray, "samples m m"]:
     """R o ... o R of so many factors, by counting paths: 1 where there is one."""
     relation = relation.astype(np.int64)

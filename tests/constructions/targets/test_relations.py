@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from constructions.checks.oracles import relations as oracle
 from constructions.targets.relations import PATTERNS, composition, paths, sharpness
 from iha_theory.operators.weights import NotPositionOnlyError, read
+from synthetic.tasks.reasoning.relations import compose
 
 
 def walk(relation, hops):
@@ -32,7 +33,7 @@ square = st.integers(1, 7).flatmap(lambda m: arrays(np.int64, (1, m, m), element
 @settings(max_examples=60, deadline=None)
 def test_paths_of_so_many_steps(relations, hops):
     expected = walk(relations[0], hops)
-    assert np.array_equal(oracle.joined(relations, hops)[0], expected)
+    assert np.array_equal(compose(relations, hops)[0], expected)
     for pattern in PATTERNS:
         assert np.array_equal(composition(len(expected), hops, pattern)(torch.from_numpy(relations))[0], expected)
 
@@ -64,7 +65,7 @@ def test_softmax_needs_its_scale():
     net = composition(10, 2, "softmax")
     assert net.layer.scale == sharpness(10)
     net.layer.scale /= 4
-    assert not torch.equal(net(relation), torch.from_numpy(oracle.joined(relation.numpy(), 2)).double())
+    assert not torch.equal(net(relation), torch.from_numpy(compose(relation.numpy(), 2)).double())
 
 
 def test_they_see_content():

@@ -12,22 +12,7 @@ from iha_theory.capacity import rows
 from iha_theory.cli import capacity as command
 from iha_theory.cli.main import Parser
 
-SIMPLE = (
-    "mha",
-    "mqa",
-    "mla",
-    "tensor-product",
-    "talking-heads",
-    "composable",
-    "multi-token",
-    "differential",
-    "simplicial",
-    "strassen",
-    "two-layer",
-    "gated",
-    "gated-headwise",
-    "forgetting",
-)
+SIMPLE = tuple(kind for kind in capacity.KINDS if kind not in ("gqa", "iha", "gated-linear"))
 NOT_H = {"differential": 4, "simplicial": 4, "strassen": 4, "multi-token": 4, "two-layer": None, "forgetting": None}
 """Bits of parity of two heads. Beside these kinds the table has four IHA, gated-linear and torch's layer then."""
 
