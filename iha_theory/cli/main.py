@@ -21,6 +21,7 @@ COMMANDS = {
     "costs": "parameters and FLOPs, MHA against IHA, with crossovers",
     "train": "train one model, against the floor that theory predicts",
     "sweep": "train a grid of models: heads by seeds",
+    "certify": "exact errors of trained runs, checked without training",
     "learned": "compare trained layers with the constructions",
     "figures": "draw the pictures: head counts, error floors, learning, spectra, costs",
     "report": "all of it as one page of HTML: verdicts, the graph of the theory, capacities, pictures",

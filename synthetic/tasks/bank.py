@@ -2,15 +2,19 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
-from synthetic.tasks.task import Problem, Setting, Size, Task
+from synthetic.tasks.task import EXACT_TASKS, ExactTarget, Problem, Setting, Size, Task
 
 if TYPE_CHECKING:
+    from sympy.polys.matrices import DomainMatrix
+
     from synthetic.graphs import Graph, Normalisation
 
 Mode = Literal["position-only", "content"]
@@ -60,6 +64,30 @@ class LinearBankTask(BankTask):
 
         matrices = unit_norm(self.matrices()).numpy() if self.unit_norm else self.matrices()
         return Bank(matrices, self.width, setting, pattern="linear", content=self.mode == "content")
+
+    @abstractmethod
+    def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
+        """What the bank is made of, and the bank over QQ before any scaling."""
+
+    def exact(self) -> ExactTarget:
+        """See the class. With `unit_norm` each matrix is times the float64 nearest to 1 / norm; a zero matrix stays."""
+        if self.mode != "position-only":
+            raise ValueError(f"--mode {self.mode} has an error estimated from samples: accepted are {EXACT_TASKS}")
+        given, bank = self.exact_matrices()
+        if self.unit_norm:
+            bank = [m if m.is_zero_matrix else m * m.domain(*_inverse_norm(m).as_integer_ratio()) for m in bank]
+        return ExactTarget(given, tuple(bank), self.width)
+
+
+def _inverse_norm(m: "DomainMatrix") -> float:
+    """The float64 nearest to 1 / |M|_F, from 128 bits of the root."""
+    from iha_theory.exact import numerators
+
+    whole, common = numerators([m])
+    square = Fraction(int((whole**2).sum()), common**2)
+    n, d = square.numerator, square.denominator
+    shift = max(0, 128 + (n.bit_length() - d.bit_length() + 1) // 2)
+    return isqrt((d << 2 * shift) // n) / (1 << shift)
 
 
 def powers(graph: "Graph", normalisation: "Normalisation", terms: int) -> Float64[np.ndarray, "k N N"]:

@@ -4,15 +4,18 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
-from synthetic.graphs import Graph, digest, family_size, is_file, load
+from synthetic.graphs import Graph, digest, family_size, is_file, load, normalise
 from synthetic.tasks.bank import LinearBankTask, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
+
+if TYPE_CHECKING:
+    from sympy.polys.matrices import DomainMatrix
 
 KARATE = {"graph": "karate", "normalise": "symmetric", "unit_norm": True, "terms": 9, "steps": 4000}
 """Its powers are nearly dependent, so that the last of them take more steps."""
@@ -58,6 +61,16 @@ class Polynomial(LinearBankTask):
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """I, A, ..., A^{k-1}."""
         return powers(self.given(), self.normalise, self.terms)
+
+    def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
+        """The graph's matrix, normalised as the task says (symmetric: in float64), and its powers."""
+        from sympy import QQ
+
+        from iha_theory.exact import matrix
+        from synthetic.tasks.filter_bank import power_blocks
+
+        a = normalise(self.given(), self.normalise).adjacency
+        return (a,), list(power_blocks(matrix(a, QQ), self.terms))
 
     def given(self) -> Graph:
         """The graph.

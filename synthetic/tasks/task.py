@@ -35,10 +35,13 @@ from iha_theory.options import Options
 from synthetic.graphs import Graph
 
 if TYPE_CHECKING:
+    from sympy.polys.matrices import DomainMatrix
     from torch import nn
 
 Split = Literal["train", "validation", "test"]
 SPLITS = get_args(Split)
+EXACT_TASKS = "polynomial and unstructured, with --mode position-only"
+"""Those whose `Task.exact` there is, for errors."""
 Samples = tuple[Shaped[np.ndarray, "..."], ...]
 """Inputs, and labels if the task has any."""
 
@@ -105,6 +108,21 @@ class Setting:
     parity_bits: int | None = None
     device: str = "cpu"
     dtype: str = "float32"
+
+
+class ExactTarget(NamedTuple):
+    """A bank of matrices over the rationals, and what it is made of.
+
+    Attributes:
+        given: the matrices that the task's options stand for, as numbers without rounding: A of the powers of A, or the
+            bank itself.
+        bank: T_0, ..., T_{k-1}, over QQ.
+        width: of the content, d.
+    """
+
+    given: tuple[np.ndarray, ...]
+    bank: "tuple[DomainMatrix, ...]"
+    width: int
 
 
 class Size(NamedTuple):
@@ -197,6 +215,14 @@ class Task(Problem, Options):
             ValueError, OSError: options or files that the task refuses.
         """
         return self
+
+    def exact(self) -> ExactTarget:
+        """The target without rounding, for tasks whose target and model are linear maps over the rationals.
+
+        Raises:
+            ValueError: a task, or options of one, for which there is no such thing; or as `build`.
+        """
+        raise ValueError(f"no run on this task has an exact error: accepted are {EXACT_TASKS}")
 
     def size(self) -> Size:
         """What the options ask for, from below."""

@@ -1,7 +1,7 @@
 """Random matrices instead of powers, in linear attention: where the square root is lost (docs/results.md T5)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -9,6 +9,9 @@ from jaxtyping import Float64
 from iha_theory.options import option
 from synthetic.tasks.bank import LinearBankTask
 from synthetic.tasks.task import Grid, Sweep
+
+if TYPE_CHECKING:
+    from sympy.polys.matrices import DomainMatrix
 
 
 @dataclass(frozen=True)
@@ -40,3 +43,12 @@ class Unstructured(LinearBankTask):
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """From one stream for all seeds."""
         return np.random.default_rng(0).standard_normal((self.terms, self.tokens, self.tokens))
+
+    def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
+        """The matrices, twice."""
+        from sympy import QQ
+
+        from iha_theory.exact import matrix
+
+        given = tuple(self.matrices())
+        return given, [matrix(m, QQ) for m in given]

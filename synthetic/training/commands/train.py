@@ -20,6 +20,11 @@ with a wrong sign), and the floor the least that theory allows to so many heads.
 DIR/runs.jsonl, with curves and weights beside it. A run is the same, to the bit on one machine, whether it goes through
 or is stopped with --stop-at and continued with --resume.
 
+certified runs:
+  --certify adds DIR/certified/ID.json: the run's weights by their SHA-256, their exact error, a fraction, and the floor
+  as a rigorous interval. It is for position-only runs of mha and iha on polynomial and unstructured, whose attention is
+  linear. iha-theory certify checks it by other code, without training.
+
 your own:
   TASK and --attention take MODULE:CLASS too, looked up from the current directory. A task is a subclass of
   synthetic.tasks.task.Task, which says how to write one. A layer is called as torch.nn.MultiheadAttention is, and made
@@ -29,6 +34,7 @@ your own:
 examples:
   iha-theory train polynomial --help
   iha-theory train polynomial --attention mha --heads 5
+  iha-theory train polynomial --graph karate --terms 4 --heads 2 --out runs/one --certify
   iha-theory train workspace --attention talking-heads --heads 4 --seed 1 --out runs/one
   iha-theory train cpm3 --attention mha --heads 1 --embedding one-hot
   iha-theory train parity --bits 3 --attention mha --heads 3
@@ -51,6 +57,9 @@ def add_parser(commands: Any) -> None:
         "--stop-at", metavar="STEP", type=int, help="leave off after this step, with a checkpoint in DIR"
     )
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint in DIR")
+    parser.add_argument(
+        "--certify", action="store_true", help="write a claim that can be checked without training to DIR"
+    )
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     add_run(parser, lambda task, attention: (task, (attention or "iha",)))
     parser.set_defaults(run=run)
@@ -65,6 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise ValueError("--stop-at and --resume need --out DIR, where the checkpoint is")
     if arguments.stop_at is not None and arguments.stop_at < 1:
         raise ValueError(f"--stop-at takes a step of at least 1, got {arguments.stop_at}")
+    if arguments.certify:
+        from synthetic.training.certified import claim
+
+        if arguments.out is None:
+            raise ValueError("--certify needs --out DIR, where the weights are")
+        if reason := claim.refusal(config):
+            raise ValueError(f"--certify: {reason}")
     output.prepare_json(arguments.json)
     if arguments.out is None:
         return _train(arguments, config)
@@ -104,6 +120,18 @@ def _train(arguments: argparse.Namespace, config: TrainConfig) -> int:
         if checkpoint is not None:
             checkpoint.unlink(missing_ok=True)
     record = dataclasses.asdict(result.record)
-    output.write_json(arguments.json, "train", {**graphs, "runs": [record]})
-    out.print(report.describe(record), soft_wrap=True)
-    return 0 if record["outcome"] in ("finished", "stopped") else 1
+    ended = record["outcome"] in ("finished", "stopped")
+    fields, said, below = {**graphs, "runs": [record]}, report.describe(record), False
+    if arguments.certify and arguments.out is not None:
+        from synthetic.training.certified import claim
+
+        if reason := claim.unfinished(record):
+            said += f"\nnot certified: {reason}"
+        else:
+            made = claim.certify(arguments.out, record)
+            file, below = claim.write(arguments.out, made), claim.below(made)
+            fields["claims"] = [{"file": str(file)} | claim.digest(made)]
+            said += f"\ncertified: {claim.describe(made)}; check it with: iha-theory certify {file}"
+    output.write_json(arguments.json, "train", fields)
+    out.print(said, soft_wrap=True)
+    return 0 if ended and not below else 1

@@ -1,0 +1,261 @@
+"""Whether a claim about a trained run is true: `refusal`. Nothing is trained, and nothing is rounded.
+
+The error is computed again from the weights (`operator`) and the bank's definition, as a fraction, and must be the
+claim's. The floor is sum_{i>R} s_i^2 / sum_i s_i^2 (docs/bounds.md, Theorem 3), s_i^2 the eigenvalues of the Gram
+matrix G[s,t] = <T_s, T_t>. The claim gives ends l_i <= s_i^2 / tr G <= h_i, which are proved by counting signs
+(`inertia`): s_i^2 >= x iff G - x I has at most k - i negative eigenvalues, and s_i^2 <= x iff it has at most i - 1
+positive ones.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from flint import fmpz_mat
+from safetensors import SafetensorError
+from safetensors.numpy import load
+
+from constructions.certified.inertia import inertia
+from constructions.certified.operator import Sizes, operator, shapes
+from synthetic.graphs import load as load_graph
+
+SCHEMA = "iha-theory/certified-run/1"
+FIELDS = ("run", "config", "weights", "sha256", "matrices", "capacity", "error", "tail", "floor", "excess", "ratio")
+TIGHT = Fraction(1, 10**20)
+"""The most that the ends of a floor may differ: a claim has to say something."""
+SAME = 1e-12
+"""Floats of a graph made in floating point may differ by so much between machines; the claim is about its own."""
+
+
+class Refused(ValueError):
+    """What is wrong with a claim."""
+
+
+def refusal(claim: Mapping[str, Any], weights: bytes) -> str | None:
+    """Why the claim is not proved; None if it is true.
+
+    Args:
+        claim: the content of `certified/ID.json`.
+        weights: the file that it names, as bytes.
+    """
+    try:
+        _check(claim, weights)
+    except (Refused, OSError) as error:  # a graph's file that is not here, or no longer one
+        return str(error)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, SafetensorError) as error:
+        return f"it cannot be read: {type(error).__name__}: {' '.join(str(error).split())}"
+    return None
+
+
+def _check(claim: Mapping[str, Any], weights: bytes) -> None:
+    missing = [name for name in FIELDS if name not in claim]
+    if claim.get("schema") != SCHEMA or missing:
+        raise Refused(f"it is no claim of schema {SCHEMA}" + (f": {missing[0]} is missing" if missing else ""))
+    if hashlib.sha256(weights).hexdigest() != claim["sha256"]:
+        raise Refused("the weights are not those that it is about (SHA-256)")
+    config = claim["config"]
+    if _metadata(weights) != config:
+        raise Refused("the weights were trained with other options")
+    bank = _bank(config, _given(config, claim["matrices"]))
+    gram, sizes = _gram(bank), _sizes(config, bank)
+    error = _error(sizes, _tensors(sizes, weights), bank, gram)
+    if Fraction(claim["error"]) != error:
+        raise Refused(f"the error is {float(error):.17g}, not {float(Fraction(claim['error'])):.17g}")
+    capacity = _capacity(sizes)
+    if claim["capacity"] != capacity:
+        raise Refused(f"the capacity is {capacity}, not {claim['capacity']}")
+    tail = _proved(gram, capacity, [_interval(ends) for ends in claim["tail"]])
+    low, high = sum((ends[0] for ends in tail), Fraction(0)), sum((ends[1] for ends in tail), Fraction(0))
+    if error < low:
+        raise Refused(
+            f"the error {float(error):.17g} is below the floor {float(low):.17g} that theory proves: a counterexample, "
+            "or an error in the weights' reading"
+        )
+    _require("floor", claim["floor"], low, high)
+    _require("excess", claim["excess"], error - high, error - low)
+    if low > 0:
+        _require("ratio", claim["ratio"], error / high, error / low, Fraction(1, 10**6))
+    elif claim["ratio"] is not None:
+        raise Refused("there is no ratio to a floor that may be 0")
+
+
+def _metadata(weights: bytes) -> Any:
+    """The options of the run that the weights' file holds."""
+    length = int.from_bytes(weights[:8], "little")
+    return json.loads(json.loads(weights[8 : 8 + length])["__metadata__"]["config"])
+
+
+def _given(config: Mapping[str, Any], matrices: Any) -> list[list[list[Fraction]]]:
+    """The claim's matrices, after a look at whether they are what the task's options say."""
+    given = [[[Fraction(x) for x in row] for row in m] for m in matrices]
+    named = _named(config)
+    same = [[len(row) for row in m] for m in given] == [[len(row) for row in m] for m in named]
+    if not same or not all(map(_near, _flat(given), _flat(named))):
+        raise Refused("its matrices are not those of the task: another graph, or another normalisation")
+    return given
+
+
+def _flat(matrices: list[list[list[Any]]]) -> list[Any]:
+    return [x for m in matrices for row in m for x in row]
+
+
+def _near(x: Fraction, y: Any) -> bool:
+    off = abs(x - Fraction(y))
+    return not off or (isinstance(y, float) and off <= SAME * max(1, abs(y)))
+
+
+def _named(config: Mapping[str, Any]) -> list[list[list[Any]]]:
+    """The matrices that the options of the task stand for."""
+    if config["mode"] != "position-only":
+        raise Refused("only position-only runs have an exact error")
+    if config["task"] == "unstructured":
+        sizes = config["terms"], config["tokens"], config["tokens"]
+        return np.random.default_rng(0).standard_normal(sizes).tolist()
+    if config["task"] != "polynomial":
+        raise Refused(f"task {config['task']!r}: known are polynomial and unstructured")
+    rows = load_graph(config["graph"]).adjacency.tolist()
+    if config["normalise"] == "none":
+        return [rows]
+    degrees = [sum(map(Fraction, row)) or Fraction(1) for row in rows]
+    if config["normalise"] == "row":
+        kind: Any = float if isinstance(rows[0][0], float) else Fraction
+        return [[[kind(Fraction(x) / d) for x in row] for row, d in zip(rows, degrees, strict=True)]]
+    roots = [math.sqrt(d) for d in degrees]
+    return [[[float(x) / r / s for x, s in zip(row, roots, strict=True)] for row, r in zip(rows, roots, strict=True)]]
+
+
+def _bank(config: Mapping[str, Any], given: list[list[list[Fraction]]]) -> list[tuple[list[int], Fraction]]:
+    """T_t = factor times integers, row by row; a matrix and its powers, or the matrices."""
+    whole = []
+    for m in given:
+        common = math.lcm(*(x.denominator for row in m for x in row))
+        whole.append((fmpz_mat([[int(x * common) for x in row] for row in m]), Fraction(1, common)))
+    if config["task"] == "polynomial":
+        a, factor = whole[0]
+        size = range(a.nrows())
+        whole = [(fmpz_mat([[int(i == j) for j in size] for i in size]), Fraction(1))]
+        for _ in range(config["terms"] - 1):
+            whole.append((whole[-1][0] * a, whole[-1][1] * factor))
+    bank = []
+    for m, factor in whole:
+        entries = [int(x) for x in m.entries()]
+        square = factor**2 * sum(x * x for x in entries)
+        scale = _inverse_root(square) if config["unit_norm"] and square else Fraction(1)
+        bank.append((entries, factor * scale))
+    return bank
+
+
+def _inverse_root(square: Fraction) -> Fraction:
+    """The float64 nearest to 1 / sqrt(square): found in floats, and proved by its two neighbours' middles."""
+    x = 1 / math.sqrt(square)
+    for near in (x, math.nextafter(x, 0), math.nextafter(x, math.inf)):
+        own, sides = Fraction(near), [Fraction(math.nextafter(near, end)) for end in (0, math.inf)]
+        low, high = ((own + side) / 2 for side in sides)
+        if low**2 * square <= 1 <= high**2 * square:
+            return own
+    raise Refused("the norm of a matrix is out of the range of float64")
+
+
+def _gram(bank: Sequence[tuple[list[int], Fraction]]) -> list[list[Fraction]]:
+    rows = fmpz_mat([entries for entries, _ in bank])
+    products = (rows * rows.transpose()).tolist()
+    return [
+        [int(x) * f * g for x, (_, g) in zip(row, bank, strict=True)]
+        for row, (_, f) in zip(products, bank, strict=True)
+    ]
+
+
+def _sizes(config: Mapping[str, Any], bank: Sequence[tuple[list[int], Fraction]]) -> Sizes:
+    heads, width, attention = config["heads"], config["width"], config["attention"]
+    tokens = math.isqrt(len(bank[0][0]))
+    if config["terms"] != len(bank):
+        raise Refused(f"the bank has {len(bank)} matrices, not {config['terms']}")
+    if attention == "mha":
+        return Sizes(tokens, width, len(bank) * width, heads, None)
+    if attention != "iha":
+        raise Refused(f"attention {attention!r}: known are mha and iha")
+    pseudo = config["pseudo_heads"] or heads
+    return Sizes(tokens, width, len(bank) * width, heads, pseudo, config["collapse"] == "per_head")
+
+
+def _capacity(sizes: Sizes) -> int:
+    """R: H for MHA, min(H^2, H P^2) for IHA, min(H^2, H P) where each head is collapsed alone."""
+    if sizes.pseudo is None:
+        return sizes.heads
+    return min(sizes.heads**2, sizes.heads * sizes.pseudo ** (1 if sizes.per_head else 2))
+
+
+def _tensors(sizes: Sizes, weights: bytes) -> dict[str, np.ndarray]:
+    tensors = {name.removeprefix("layer."): tensor for name, tensor in load(weights).items()}
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    if found != (wanted := shapes(sizes, tensors)):
+        raise Refused(f"the weights have shapes {found}, and such a layer {wanted}")
+    for name, tensor in tensors.items():
+        if tensor.dtype not in (np.float32, np.float64) or not np.isfinite(tensor).all():
+            raise Refused(f"{name} is {tensor.dtype}: float32 or float64 is needed, all finite")
+    return tensors
+
+
+def _error(
+    sizes: Sizes,
+    tensors: Mapping[str, np.ndarray],
+    bank: Sequence[tuple[list[int], Fraction]],
+    gram: Sequence[Sequence[Fraction]],
+) -> Fraction:
+    """|M - T|^2 / |T|^2 as |M|^2 - 2 <M, T> + |T|^2, where T has T_t at output t d + a of coordinate a."""
+    m, exponent = operator(sizes, tensors)
+    unit = Fraction(2) ** exponent
+    norm = sizes.width * sum(gram[t][t] for t in range(len(bank)))
+    if not norm:
+        raise Refused("a bank of zeros has no relative error")
+    products = Fraction(0)
+    for t, (entries, factor) in enumerate(bank):
+        for a in range(sizes.width):
+            own = m[t * sizes.width + a, a].ravel().tolist()
+            products += unit * factor * sum(x * y for x, y in zip(own, entries, strict=True))
+    return (unit**2 * int((m**2).sum()) - 2 * products + norm) / norm
+
+
+def _proved(
+    gram: Sequence[Sequence[Fraction]], capacity: int, tail: list[tuple[Fraction, Fraction]]
+) -> list[tuple[Fraction, Fraction]]:
+    """The tail, if its i-th entry encloses the eigenvalue R + i of G over its trace."""
+    terms = len(gram)
+    if len(tail) != max(0, terms - capacity):
+        raise Refused(
+            f"its tail has {len(tail)} values: {terms} matrices at capacity {capacity} leave {terms - capacity}"
+        )
+    trace = sum(gram[t][t] for t in range(terms))
+    common = math.lcm(*(x.denominator for row in gram for x in row))
+    whole = [[int(x * common) for x in row] for row in gram]
+
+    def signs(x: Fraction) -> tuple[int, int, int]:
+        """Of G - x tr G, times a common denominator."""
+        shift = x * trace * common
+        own = [[y * shift.denominator for y in row] for row in whole]
+        for t in range(terms):
+            own[t][t] -= shift.numerator
+        return inertia(own)
+
+    for i, (low, high) in enumerate(tail, start=capacity + 1):
+        if (low > 0 and signs(low)[1] > terms - i) or signs(high)[0] > i - 1:
+            raise Refused(f"share {i} of the spectrum is not between {float(low):.17g} and {float(high):.17g}")
+    return tail
+
+
+def _interval(ends: Any) -> tuple[Fraction, Fraction]:
+    low, high = (Fraction(end) for end in ends)
+    return low, high
+
+
+def _require(name: str, ends: Any, low: Fraction, high: Fraction, tight: Fraction = TIGHT) -> None:
+    """Refuses an interval that does not enclose another, or says little."""
+    own = _interval(ends)
+    if not own[0] <= low <= high <= own[1]:
+        raise Refused(f"the {name} is between {float(low):.17g} and {float(high):.17g}, not where it says")
+    if own[1] - own[0] > tight:
+        raise Refused(f"the ends of the {name} differ by {float(own[1] - own[0]):.3g}: at most {float(tight):g}")

@@ -1,0 +1,71 @@
+"""Rigorous enclosures of the eigenvalues that make up a floor, and decimals that are rounded outward."""
+
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import flint
+import numpy as np
+from sympy.polys.matrices import DomainMatrix
+
+from iha_theory.exact import numerators
+
+DIGITS = 30
+"""Significant digits of the ends of an interval."""
+PRECISION = 256
+"""Bits of ball arithmetic, far more than `DIGITS` take."""
+
+
+def outward(low: Fraction, high: Fraction) -> tuple[str, str]:
+    """Decimals of `DIGITS` digits around an interval: `Fraction(text)` is exactly what each one says."""
+    ends = []
+    for x, rounding in ((low, ROUND_FLOOR), (high, ROUND_CEILING)):
+        context = Context(prec=DIGITS, rounding=rounding, Emin=-(10**9), Emax=10**9)
+        ends.append(str(context.divide(Decimal(x.numerator), Decimal(x.denominator))))
+    return ends[0], ends[1]
+
+
+def shares(bank: Sequence[DomainMatrix]) -> list[tuple[Fraction, Fraction]]:
+    """Enclosures of s_1^2 >= s_2^2 >= ... over their sum, s_i the singular values of [vec T_0, ..., vec T_{k-1}].
+
+    These are the eigenvalues of the Gram matrix <T_s, T_t> over its trace: the roots of its characteristic polynomial,
+    which is exact (flint), in balls (Arb). Multiple roots are found as such, and a root 0 is exactly 0.
+
+    Args:
+        bank: T, over QQ.
+
+    Raises:
+        ValueError: a bank of zeros.
+    """
+    whole, _ = numerators(list(bank))
+    rows = flint.fmpz_mat([list(map(int, row)) for row in whole.reshape(len(bank), -1)])
+    gram = rows * rows.transpose()
+    trace = sum(int(gram[i, i]) for i in range(len(bank)))
+    if trace == 0:
+        raise ValueError("a bank of zeros has no relative error")
+    coefficients = [int(c) for c in gram.charpoly().coeffs()]
+    zeros = next(i for i, c in enumerate(coefficients) if c)
+    found = [(Fraction(0), Fraction(0))] * zeros
+    with flint.ctx.workprec(PRECISION):
+        roots: Any = flint.fmpz_poly(coefficients[zeros:]).complex_roots()
+        for root, times in roots:
+            ends = [_fraction(end) / trace for end in (root.real.lower(), root.real.upper())]
+            found += [(max(ends[0], Fraction(0)), ends[1])] * times
+    return sorted(found, reverse=True)
+
+
+def _fraction(x: flint.arb) -> Fraction:
+    mantissa, exponent = x.man_exp()
+    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+
+
+def square(matrices: Sequence[DomainMatrix]) -> Fraction:
+    """sum |M|_F^2, exactly."""
+    whole, common = numerators(list(matrices))
+    return Fraction(int((whole.astype(object) ** 2).sum()), common**2)
+
+
+def written(m: np.ndarray) -> list[list[int | float | str]]:
+    """A matrix as JSON without rounding: integers, fractions as texts p/q, floats as they are."""
+    return [[x if isinstance(x, int | float) else str(Fraction(x)) for x in row] for row in m.tolist()]
