@@ -18,9 +18,11 @@ from iha_theory.speed.ways import Size, way
 
 PEAK = Path("/proc/self/status")
 RESET = Path("/proc/self/clear_refs")
+WARM_UP = 192
+"""Virtual tokens of the pass before: enough to go the way that many take (`iha_theory.attention.patterns.DENSE`)."""
 
 
-def alternated(ways: Mapping[str, Callable[[], None]], rounds: int, device: str = "cpu") -> dict[str, list[float]]:
+def alternated(ways: Mapping[str, Callable[[], object]], rounds: int, device: str = "cpu") -> dict[str, list[float]]:
     """Seconds of each way in each round. All ways run in each round, so that what else the machine does hits them all.
 
     A first round, which also warms up, does not count.
@@ -35,6 +37,18 @@ def alternated(ways: Mapping[str, Callable[[], None]], rounds: int, device: str 
             if i >= 0:
                 seconds[name].append(time.perf_counter() - started)
     return seconds
+
+
+def peaks(device: str = "cpu", rounds: int = 9) -> dict[str, float]:
+    """What the machine does at most: FLOP/s of a float32 matrix product, bytes/s read and written by a copy."""
+    a, b = torch.randn(2, 1024, 1024, device=device)
+    source, target = torch.empty(2, 2**24, device=device)
+    source.zero_()
+    found = alternated({"product": lambda: torch.mm(a, b), "copy": lambda: target.copy_(source)}, rounds, device)
+    return {
+        "product_flops_per_s": 2 * len(a) ** 3 / min(found["product"]),
+        "copy_bytes_per_s": 2 * source.nbytes / min(found["copy"]),
+    }
 
 
 def _wait(device: str) -> None:
@@ -94,7 +108,8 @@ def environment(device: str) -> dict[str, Any]:
 def _main() -> None:
     name, device, *numbers = sys.argv[1:]
     tokens, heads, pseudo, window = (int(n) for n in numbers)
-    size, small = Size(tokens, heads, pseudo, window or None), Size(64, heads, pseudo)
+    size = Size(tokens, heads, pseudo, window or None)
+    small = Size(-(-WARM_UP // pseudo), heads, pseudo, 8 if window else None)
     print(_own_peak(way(name, size, device), way(name, small, device), device))
 
 

@@ -34,19 +34,37 @@ WINDOW = Size(2048, 4, 2, 256)
 
 def floor(size: Size, device: str, dtype: torch.dtype) -> Callable[[], None]:
     """The arithmetic that no IHA avoids: the bare causal kernel on (B, H, N P, d), and four projections of D x D."""
-    shape = BATCH, size.heads, size.tokens * size.pseudo, WIDTH // size.heads
-    q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    attention = kernel(size, device, dtype)
     projections = [nn.Linear(WIDTH, WIDTH, bias=False, device=device, dtype=dtype) for _ in range(4)]
     x = torch.randn(BATCH, size.tokens, WIDTH, device=device, dtype=dtype, requires_grad=True)
-    grads = torch.randn_like(q), torch.randn_like(x)
+    grad = torch.randn_like(x)
 
     def run() -> None:
-        F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(grads[0])
+        attention()
         for projection in projections:
-            projection(x).backward(grads[1])
-        _forget(x, q, k, v, *(projection.weight for projection in projections))
+            projection(x).backward(grad)
+        _forget(x, *(projection.weight for projection in projections))
 
     return run
+
+
+def kernel(size: Size, device: str, dtype: torch.dtype) -> Callable[[], None]:
+    """Torch's causal attention of all virtual tokens, forward and backward."""
+    shape = BATCH, size.heads, size.tokens * size.pseudo, WIDTH // size.heads
+    q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    grad = torch.randn_like(q)
+
+    def run() -> None:
+        F.scaled_dot_product_attention(q, k, v, is_causal=True).backward(grad)
+        _forget(q, k, v)
+
+    return run
+
+
+def kernel_flops(size: Size) -> int:
+    """Of `kernel`'s products of matrices, 2 forward and 5 backward, for the pairs that causality leaves."""
+    virtual = size.tokens * size.pseudo
+    return 7 * 2 * BATCH * WIDTH * virtual * (virtual + 1) // 2
 
 
 def _pass(layer: nn.Module, size: Size, device: str, dtype: torch.dtype) -> Callable[[], None]:
@@ -92,7 +110,9 @@ class PlainIHA(InterleavedHeadAttention):
 
 def ways(size: Size, device: str = "cpu", dtype: torch.dtype = torch.float32) -> dict[str, Callable[[], None]]:
     """All ways of a size by name; MHA has as many tokens, and no pseudo-heads."""
-    names = ("virtual", "virtual, no window") if size.window else ("floor", "virtual", "token", "plain", "mha")
+    names = (
+        ("virtual", "virtual, no window") if size.window else ("floor", "virtual", "token", "plain", "mha", "kernel")
+    )
     if size.window:
         names += ("token", "token, no window")
     return {name: way(name, size, device, dtype) for name in names}
@@ -101,8 +121,8 @@ def ways(size: Size, device: str = "cpu", dtype: torch.dtype = torch.float32) ->
 def way(name: str, size: Size, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Callable[[], None]:
     """One of `ways`."""
     torch.manual_seed(0)
-    if name == "floor":
-        return floor(size, device, dtype)
+    if name in ("floor", "kernel"):
+        return (floor if name == "floor" else kernel)(size, device, dtype)
     if name == "mha":
         return _pass(MultiHeadAttention(WIDTH, size.heads), size, device, dtype)
     causality = "token" if name.startswith("token") else "virtual"

@@ -5,6 +5,7 @@ vmap the mapped axis joins the batch. Second derivatives are those of attention 
 own derivatives cannot enter it: `takes` says so, and such calls go another way.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -71,8 +72,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs) -> Tensor
         return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
 
 
-@torch.library.custom_op("iha_theory::attention", mutates_args=())
-def _forward(
+def _run(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -89,8 +89,7 @@ def _forward(
     return blocks.forward(q, k, v, scale, pairs)
 
 
-@torch.library.custom_op("iha_theory::attention_backward", mutates_args=())
-def _backward(
+def _run_backward(
     grad: Tensor,
     q: Tensor,
     k: Tensor,
@@ -110,13 +109,30 @@ def _backward(
     return blocks.backward(grad, q, k, v, out, lse, scale, pairs)
 
 
-@_forward.register_fake
+def _defined(name: str, run: Callable[..., Any]) -> str:
+    """Defines the operation piece by piece: the first call of a `torch.library.custom_op` loads torch's compiler.
+
+    That takes some seconds and 140 MiB.
+    """
+    qualified = f"iha_theory::{name}"
+    schema = torch.library.infer_schema(run, mutates_args=())
+    torch.library.define(qualified, schema, tags=(torch.Tag.pt2_compliant_tag,))
+    torch.library.impl(qualified, "cpu", run)
+    return qualified
+
+
+FORWARD, BACKWARD = _defined("attention", _run), _defined("attention_backward", _run_backward)
+_forward = torch.ops.iha_theory.attention.default
+_backward = torch.ops.iha_theory.attention_backward.default
+
+
+@torch.library.register_fake(FORWARD)
 def _(q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     sums = torch.promote_types(q.dtype, torch.float32)
     return kernel.like(q), kernel.token_major(q[..., 0].to(sums))
 
 
-@_backward.register_fake
+@torch.library.register_fake(BACKWARD)
 def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
     return kernel.token_major(q), kernel.token_major(k), kernel.token_major(v)
 
@@ -160,7 +176,7 @@ def _mapped(operation: Any, info: Any, in_dims: tuple[int | None, ...], *argumen
     return tuple(x.unflatten(0, (size, batch)) for x in outputs), (0,) * len(outputs)
 
 
-_forward.register_autograd(_first_derivative, setup_context=_save)
-_backward.register_autograd(_second_derivative, setup_context=_save_gradients)
-_forward.register_vmap(partial(_mapped, _forward))
-_backward.register_vmap(partial(_mapped, _backward))
+torch.library.register_autograd(FORWARD, _first_derivative, setup_context=_save)
+torch.library.register_autograd(BACKWARD, _second_derivative, setup_context=_save_gradients)
+torch.library.register_vmap(FORWARD, partial(_mapped, _forward))
+torch.library.register_vmap(BACKWARD, partial(_mapped, _backward))

@@ -13,7 +13,8 @@ names:
   layer   forward and backward pass of causal IHA, B = 2, D = 256, float32, by virtual and by token causality, against
           the floor (torch's bare kernel on all virtual tokens, and four projections), a plain IHA with a mask of all
           pairs, and MHA; the last size with a window of N/8 and without. Peak memory is a pass's own, beyond
-          parameters and inputs, in a new process
+          parameters and inputs, in a new process. "of product": the bare kernel's FLOP/s, without what causality
+          forbids, over those of a matrix product
   sweep   training runs as one batched program against the same runs one by one, with one thread
 
 The ways run alternately in one process, so that what else the machine does hits all. A ratio is the median over the
@@ -62,17 +63,20 @@ def run(arguments: argparse.Namespace) -> int:
     console, found = output.console(arguments.json), {}
     if "layer" in names:
         found |= _layer(arguments.repeats or 9, arguments.device)
-        columns = ("size", "way", "median ms", "over the first", "over MHA", "peak MiB", "n")
+        columns = ("size", "way", "median ms", "over the first", "over MHA", "peak MiB", "of product", "n")
         rows = [
             (
                 *(b["size"], b["way"], f"{1e3 * b['median_s']:.1f}", f"{b['over_first']:.2f}"),
                 "" if b["over_mha"] is None else f"{b['over_mha']:.2f}",
                 "" if b["peak_bytes"] is None else f"{b['peak_bytes'] / 2**20:.1f}",
+                "" if b["share"] is None else f"{b['share']:.2f}",
                 str(b["n"]),
             )
             for b in found["layers"]
         ]
         console.print(output.table([(name, i > 1) for i, name in enumerate(columns)], rows))
+        product, copy = (x / 1e9 for x in found["peaks"].values())
+        console.print(f"matrix product {product:.0f} GFLOP/s, copy {copy:.0f} GB/s")
         console.print(", ".join(f"{name} {value}" for name, value in found["environment"].items()))
     if "sweep" in names:
         found["benchmarks"] = _sweep(arguments.steps, arguments.seeds, arguments.repeats or 3)
@@ -89,7 +93,7 @@ def _layer(rounds: int, device: str) -> dict[str, Any]:
     from synthetic.training.program import find_device
 
     device = str(find_device(device))
-    layers = []
+    layers, peaks = [], measure.peaks(device)
     for size in (*ways.SIZES, ways.WINDOW):
         seconds = measure.alternated(ways.ways(size, device), rounds, device)
         first = next(iter(seconds))
@@ -103,10 +107,13 @@ def _layer(rounds: int, device: str) -> dict[str, Any]:
                     "over_first": _ratio(own, seconds[first]),
                     "over_mha": _ratio(own, seconds["mha"]) if "mha" in seconds else None,
                     "peak_bytes": measure.peak_memory(name, size, device),
+                    "share": ways.kernel_flops(size) / min(own) / peaks["product_flops_per_s"]
+                    if name == "kernel"
+                    else None,
                     "n": rounds,
                 }
             )
-    return {"layers": layers, "environment": measure.environment(device)}
+    return {"layers": layers, "peaks": peaks, "environment": measure.environment(device)}
 
 
 def _ratio(own: list[float], other: list[float]) -> float:

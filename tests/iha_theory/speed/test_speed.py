@@ -7,7 +7,7 @@ import torch
 
 from iha_theory.attention import InterleavedHeadAttention, patterns
 from iha_theory.speed import measure
-from iha_theory.speed.ways import SIZES, WINDOW, PlainIHA, Size, way, ways
+from iha_theory.speed.ways import SIZES, WINDOW, PlainIHA, Size, kernel_flops, way, ways
 
 SMALL = Size(12, 4, 3)
 
@@ -48,6 +48,12 @@ def test_peak_memory_is_that_of_the_pass():
     assert 4 * virtual_tokens < token < 16 * virtual_tokens < 2 * maps < plain
 
 
+def test_the_kernels_arithmetic():
+    """Two products forward and five backward, each of as many multiplications as pairs that may attend times width."""
+    pairs = 2 * 4 * sum(range(1, 12 * 3 + 1))
+    assert kernel_flops(SMALL) == 2 * (2 + 5) * pairs * (256 // 4)
+
+
 def test_the_table(call, tmp_path, monkeypatch):
     monkeypatch.setattr("iha_theory.speed.ways.SIZES", (SMALL,))
     monkeypatch.setattr("iha_theory.speed.ways.WINDOW", Size(16, 4, 2, 4))
@@ -60,6 +66,11 @@ def test_the_table(call, tmp_path, monkeypatch):
     rows = {(row["size"], row["way"]): row for row in found["layers"]}
     assert rows[str(SMALL), "floor"]["over_first"] == rows[str(SMALL), "mha"]["over_mha"] == 1
     assert all(row["n"] == 2 and row["median_s"] >= row["least_s"] > 0 for row in rows.values())
+    own = rows[str(SMALL), "kernel"]
+    assert own["share"] * found["peaks"]["product_flops_per_s"] * own["least_s"] == pytest.approx(kernel_flops(SMALL))
+    assert 0 < own["share"] < 1
+    assert found["peaks"]["copy_bytes_per_s"] > 1e8
+    assert [name for (_, name), row in rows.items() if row["share"] is not None] == ["kernel"]
     assert {way for _, way in rows} >= {"virtual", "token", "plain", "virtual, no window"}
     assert len(SIZES) == 4
     assert way("mha", SMALL)() is None
