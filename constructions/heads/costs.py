@@ -1,4 +1,4 @@
-"""Parameters and FLOPs of the built constructions, counted, beside the formulas of `iha_theory.costs`."""
+"""Parameters, FLOPs and caches of the built constructions, counted, beside the formulas of `iha_theory.costs`."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -6,6 +6,8 @@ from typing import Any, Literal
 from constructions.construction import count
 from constructions.cpm3 import workspace as cpm3
 from constructions.cpm3.build import Task, build
+from iha_theory.attention import TwoLayerAttention
+from iha_theory.attention.generation import kept_numbers
 from iha_theory.costs.counted import flops
 from iha_theory.costs.formulas import PAPER, bank_parameters, cost
 
@@ -20,7 +22,8 @@ class LayerCost:
     task: "bank" or "cpm3". layer: one of `iha_theory.costs.formulas.LAYERS`. part: "attention", or "total" with CPM-3's
     MLP. size: k or N. heads: H, in each layer. parameters_formula, flops_formula: `iha_theory.costs`.
     parameters_counted: numel() of the built layer. flops: counted, of one sequence. parameters_paper: as printed; None
-    where the paper has no such layer.
+    where the paper has no such layer. cache: numbers that generation keeps of a token in layers of this shape, and
+    mixed_cache with IHA's pseudo-heads kept; the same with an MLP.
     """
 
     task: Task
@@ -37,11 +40,17 @@ class LayerCost:
     parameters_paper: int | None
     flops_formula: int
     flops: int
+    cache_formula: int
+    cache_counted: int
+    mixed_cache_formula: int
+    mixed_cache_counted: int
 
     @property
     def agrees(self) -> bool:
-        """Whether both formulas equal what was counted."""
-        return self.parameters_formula == self.parameters_counted and self.flops_formula == self.flops
+        """Whether all formulas equal what was counted."""
+        caches = self.cache_formula, self.mixed_cache_formula
+        formulas = self.parameters_formula, self.flops_formula, *caches
+        return formulas == (self.parameters_counted, self.flops, self.cache_counted, self.mixed_cache_counted)
 
     def to_json(self) -> dict[str, Any]:
         """All fields."""
@@ -53,6 +62,11 @@ def layer_costs(task: Task, layer: str, tokens: int, width: int, terms: int) -> 
     construction = build(task, layer, tokens, width, terms)
     attention = construction.layer
     parameters, spent = count(attention), flops(attention, *[(1, tokens, tokens + width)] * 3)
+    parts = (attention.first, attention.second) if isinstance(attention, TwoLayerAttention) else (attention,)
+    caches: dict[str, Any] = {}
+    for name, mixed in (("cache", False), ("mixed_cache", True)):
+        caches[f"{name}_formula"] = cost(name, layer, tokens, width, terms)
+        caches[f"{name}_counted"] = sum(kept_numbers(part, mixed=mixed) for part in parts)
     paper = None
     if layer in ("mha", "iha"):
         paper = bank_parameters(layer, tokens, width, terms) if task == "bank" else PAPER[f"{layer} attention"](tokens)
@@ -75,6 +89,7 @@ def layer_costs(task: Task, layer: str, tokens: int, width: int, terms: int) -> 
             parameters_paper=paper,
             flops_formula=flops_formula,
             flops=spent,
+            **caches,
         )
 
     rows = [row("attention", parameters, paper, spent)]

@@ -1,4 +1,4 @@
-"""`iha-theory costs`: parameters and FLOPs, formula and counted, and where IHA needs fewer."""
+"""`iha-theory costs`: parameters, FLOPs and caches, formula and counted, and where IHA needs fewer."""
 
 import argparse
 import time
@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: only when counting
 
 TASKS = ("bank", "cpm3")
 BANK_TOKENS, BANK_TERMS, CPM3_TOKENS = (34,), (4, 9, 16, 25), (4, 9, 16, 25)
+PRICE_TOKENS = 1024
 
 EPILOG = """\
 layers, each with the explicit weights of the task:
@@ -26,6 +27,16 @@ the table:
   parameters, FLOPs: the formula, then what the built layer has and spends; "paper": its printed parameters.
   FLOPs are the multiplications and additions in products of matrices, of one sequence; masks save none.
   N tokens, d width of the content, k terms, H heads, P pseudo-heads, maps H P^2: tokens by tokens.
+  cache: numbers of a token that layers of this shape keep in generation, and, if others, with pseudo-heads kept;
+  the formula is compared with a cache that took up tokens.
+
+a capacity's price, with --heads H:
+  The least P, and the collapse, with which H heads of IHA have rank R (or R rows of softmax), beside MHA and
+  grouped-query attention with H heads, and MHAs with heads as wide that have as many rows as that IHA, rank R, or
+  as many maps; "narrow": rank R of heads of D / R. Rank: how many maps content can be mixed by; rows: bits of
+  parity (iha-theory capacity --help). FLOPs: of one token in generation that sees N. Cache: numbers kept of a
+  token. IHA may keep base heads and mix their maps, or form pseudo-heads anew, or keep pseudo-heads. FLOPs / byte:
+  of attention for each byte of a float32 cache that is read.
 
 crossovers:
   Sizes from 1 to 10^6 are all compared, exactly. "Never" is a proof for all sizes where it says so. k may
@@ -35,6 +46,8 @@ examples:
   iha-theory costs                                     both tasks, well under a minute
   iha-theory costs --task bank --tokens 128 --width 8 --terms 16 64
   iha-theory costs --task cpm3 --tokens 9 17 --json costs.json
+  iha-theory costs --heads 4 --capacity 16
+  iha-theory costs --heads 8 --capacity 24 --of rows --embed-dim 1024
 
 exit codes: 0 every formula equals the count, 1 not, 2 bad usage.
 """
@@ -44,27 +57,37 @@ def add_parser(commands: Any) -> None:
     """Adds the command to a parser's subcommands."""
     parser = commands.add_parser(
         "costs",
-        description="Parameters and FLOPs of the constructions: closed forms beside what the built torch layers have\n"
-        "and spend, and the sizes from which on a layer needs fewer than one-layer MHA.",
+        description="Parameters, FLOPs and caches of the constructions: closed forms beside what the built torch\n"
+        "layers have, spend and keep, the sizes from which on a layer needs fewer than MHA, and what a capacity costs.",
         epilog=EPILOG,
     )
-    parser.add_argument("--task", nargs="+", choices=TASKS, default=TASKS, help="default: both")
+    parser.add_argument("--task", nargs="+", choices=TASKS, help="default: both")
     parser.add_argument("--tokens", nargs="+", type=int, metavar="N", help="default: bank 34, cpm3 4 9 16 25")
     parser.add_argument("--width", type=int, metavar="D", help="bank: the content's width d; default 1")
     parser.add_argument("--terms", nargs="+", type=int, metavar="K", help="bank: blocks k; default 4 9 16 25")
+    parser.add_argument("--heads", type=int, metavar="H", help="what a capacity costs with H heads, and nothing else")
+    parser.add_argument("--capacity", type=int, metavar="R", help="the capacity; default the most of H heads, H^2")
+    parser.add_argument("--of", choices=("rank", "rows"), help="what is to be R; default rank")
+    parser.add_argument("--embed-dim", type=int, metavar="D", help="width of the layer; default 64 H")
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Counts, compares, and searches the crossovers."""
+    price = {name: getattr(arguments, name) for name in ("heads", "capacity", "of", "embed_dim")}
+    if arguments.heads is not None:
+        return _price(arguments)
+    for name, value in price.items():
+        if value is not None:
+            raise ValueError(f"--{name.replace('_', '-')} goes with --heads: give the number of heads")
     import sympy
 
     from constructions.cpm3.build import require_buildable
     from constructions.heads.costs import layer_costs
     from iha_theory.costs.formulas import LAYERS, symbolic
 
-    tasks = list(dict.fromkeys(arguments.task))
+    tasks: list[str] = list(dict.fromkeys(arguments.task or TASKS))
     for name in ("tokens", "width", "terms"):
         values = getattr(arguments, name)
         least = min(values) if isinstance(values, list) else values
@@ -119,17 +142,46 @@ def run(arguments: argparse.Namespace) -> int:
         out.print(
             f"DIFFERS {row.task} {row.layer} {row.part}, N = {row.tokens}, d = {row.width}, k = {row.size}: parameters"
             f" {row.parameters_formula}, counted {row.parameters_counted}; FLOPs {row.flops_formula}, counted"
-            f" {row.flops}",
+            f" {row.flops}; cache {row.cache_formula}, counted {row.cache_counted}; of pseudo-heads"
+            f" {row.mixed_cache_formula}, counted {row.mixed_cache_counted}",
             soft_wrap=True,
         )
     seconds = time.monotonic() - started
     out.print(
         f"\n{len(failed)} of {len(rows)} rows DIFFER from their formulas ({seconds:.0f} s)"
         if failed
-        else f"\nAll {len(rows)} rows have the parameters and FLOPs of their formulas ({seconds:.0f} s).",
+        else f"\nAll {len(rows)} rows have the parameters, FLOPs and cache of their formulas ({seconds:.0f} s).",
         soft_wrap=True,
     )
     return 1 if failed else 0
+
+
+def _price(arguments: argparse.Namespace) -> int:
+    """The table of a capacity's price."""
+    from constructions.heads.prices import priced
+    from iha_theory.rounding import require_count
+
+    for name in ("task", "width", "terms"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(f"--{name} is for the constructions' costs: leave it out with --heads")
+    tokens = arguments.tokens or [PRICE_TOKENS]
+    if len(tokens) > 1 or tokens[0] < 1:
+        raise ValueError(f"--tokens takes one integer of at least 1 with --heads, got {' '.join(map(str, tokens))}")
+    heads = require_count("--heads", arguments.heads)
+    capacity = require_count("--capacity", heads**2 if arguments.capacity is None else arguments.capacity)
+    width = require_count("--embed-dim", 64 * heads if arguments.embed_dim is None else arguments.embed_dim)
+    output.prepare_json(arguments.json)
+    rows, table = priced(heads, capacity, arguments.of or "rank", width, tokens[0])
+    out = output.console(arguments.json)
+    out.print(table)
+    wrong = sum(not row["agrees"] for row in rows)
+    out.print(
+        f"{wrong} of {len(rows)} layers DIFFER from their formulas"
+        if wrong
+        else f"All {len(rows)} layers have the parameters, FLOPs at {tokens[0]} tokens, and cache of their formulas."
+    )
+    output.write_json(arguments.json, "costs", {"complete": True, "prices": rows})
+    return 1 if wrong else 0
 
 
 def _crossovers(layer: str, tasks: list[str], tokens: list[int], width: int, terms: list[int]) -> "list[Crossover]":
@@ -143,11 +195,32 @@ def _crossovers(layer: str, tasks: list[str], tokens: list[int], width: int, ter
             found += [bank_crossover(layer, quantity, width=width, terms=k) for k in terms]
         if "cpm3" in tasks:
             found += [cpm3_crossover(layer, quantity, mlp=mlp) for mlp in (False, True)]
+    for quantity in ("cache",) if layer == "mha-two-layer" else ("cache", "mixed_cache"):
+        if "bank" in tasks:
+            found += [bank_crossover(layer, quantity, width=width, tokens=n) for n in tokens]
+        if "cpm3" in tasks:
+            found.append(cpm3_crossover(layer, quantity, mlp=False))
     return found
 
 
 def _table(rows: "list[LayerCost]") -> Any:
-    names = ("task", "layer", "N", "d", "k", "H", "P", "maps", "parameters", "counted", "paper", "FLOPs", "counted", "")
+    names = (
+        "task",
+        "layer",
+        "N",
+        "d",
+        "k",
+        "H",
+        "P",
+        "maps",
+        "parameters",
+        "counted",
+        "paper",
+        "FLOPs",
+        "counted",
+        "cache",
+        "",
+    )
     lines = [
         (
             f"{row.task} {row.part}" if row.task == "cpm3" else row.task,
@@ -158,11 +231,12 @@ def _table(rows: "list[LayerCost]") -> Any:
             "" if row.parameters_paper is None else str(row.parameters_paper),
             str(row.flops_formula),
             str(row.flops),
+            f"{row.cache_formula}" + f" or {row.mixed_cache_formula}" * (row.mixed_cache_formula != row.cache_formula),
             "equal" if row.agrees else "DIFFERS",
         )
         for row in rows
     ]
-    return output.table([(name, 1 < i < 13) for i, name in enumerate(names)], lines)
+    return output.table([(name, 1 < i < 14) for i, name in enumerate(names)], lines)
 
 
 def _sentence(c: "Crossover") -> str:
@@ -170,7 +244,7 @@ def _sentence(c: "Crossover") -> str:
     fixed = (
         "" if c.task == "cpm3" else f" d = {c.width}, " + (f"N = {c.tokens}" if c.terms is None else f"k = {c.terms}")
     )
-    what = "FLOPs" if c.quantity == "flops" else c.quantity
+    what = {"flops": "FLOPs", "mixed_cache": "cache of pseudo-heads"}.get(c.quantity, c.quantity)
     part = "" if c.task == "bank" else (" total" if c.mlp else " attention")
     label = f"{c.layer}, {c.task}{part}{fixed}, {what}:"
     if c.first is None:

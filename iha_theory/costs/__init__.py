@@ -4,7 +4,7 @@
 - `layers`: closed forms for every attention layer.
 - `counted`: FLOPs that a torch module spends, counted while it runs.
 - `crossovers`: where IHA is cheaper than MHA, exactly.
-- `cache`: numbers that generation keeps of each token.
+- `cache`: numbers that generation keeps of each token, and FLOPs of the next one.
 """
 
 from iha_theory.costs.formulas import bank_parameters, mixing_parameters, pair_count_parameters, workspace_parameters

@@ -12,16 +12,14 @@ Source: App. B.2 and B.3; for CPM-3 the paper's counts differ (ledger E2, P-cpm3
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import sympy
 
 from iha_theory import blueprint
+from iha_theory.costs.cache import Number, cache_numbers
 from iha_theory.rounding import ceil_sqrt
-
-Number = Any
-"""An integer, a sympy expression, or an array of numbers."""
 
 LAYERS = ("mha", "iha", "iha-tiled", "mha-two-layer")
 """MHA; IHA as in the paper, P = H; IHA with about sqrt(H) pseudo-heads (docs/results.md T6); two MHA layers (T7)."""
@@ -49,6 +47,16 @@ class AttentionSizes:
     def attention_maps(self) -> Number:
         """H P^2, tokens by tokens."""
         return self.heads * (1 if self.pseudo_heads is None else self.pseudo_heads**2)
+
+    @property
+    def cache(self) -> Number:
+        """H (d_k + d_v) numbers that generation keeps of a token; IHA's base heads."""
+        return cache_numbers(self.heads, self.head_dim, self.value_head_dim)
+
+    @property
+    def mixed_cache(self) -> Number:
+        """H P (d_k + d_v), where IHA keeps its pseudo-heads."""
+        return self.cache if self.pseudo_heads is None else self.cache * self.pseudo_heads
 
     @property
     def projections(self) -> Number:
@@ -211,16 +219,17 @@ def pair_count_flops(tokens: Number, workspace_width: Number) -> Number:
 
 @blueprint.definition(
     "cost",
-    "parameters, FLOPs and attention maps of the layers, as closed forms",
+    "parameters, FLOPs, attention maps and caches of the layers, as closed forms",
     uses=("mha", "iha", "two-layer"),
     check="exact",
     tests="tests/iha_theory/test_costs.py",
 )
 def cost(quantity: str, layer: str, tokens: Number, width: Number, terms: Number, mlp: bool = False) -> Number:
-    """Parameters, FLOPs of a sequence or attention maps of a construction.
+    """Parameters, FLOPs of a sequence, attention maps or cache of a construction.
 
     Args:
-        quantity: "parameters", "flops" or "maps".
+        quantity: "parameters", "flops", "maps", or numbers that generation keeps of a token: "cache", with base heads
+            kept, "mixed_cache", with IHA's pseudo-heads kept.
         layer: one of `LAYERS`.
         tokens: N.
         width: d.
@@ -228,13 +237,13 @@ def cost(quantity: str, layer: str, tokens: Number, width: Number, terms: Number
         mlp: add CPM-3's MLP, N^2 units over the workspace; for "parameters" and "flops".
 
     Raises:
-        ValueError: another layer; arrays of a fixed number of bits, which could overflow; maps of an MLP.
+        ValueError: another layer; arrays of a fixed number of bits, which could overflow; maps or a cache of an MLP.
     """
     arrays = [n for n in (tokens, width, terms) if isinstance(n, np.ndarray)]
     if quantity != "maps" and any(n.dtype.kind in "iu" for n in arrays):
         raise ValueError("arrays of int64 overflow: accepted are Python integers, arrays of objects and of float64")
-    if mlp and quantity == "maps":
-        raise ValueError("an MLP has no attention maps: accepted with mlp are parameters and flops")
+    if mlp and quantity not in ("parameters", "flops"):
+        raise ValueError("an MLP has no attention maps and no cache: accepted with mlp are parameters and flops")
     attribute = "attention_maps" if quantity == "maps" else quantity
     attention = sum(getattr(sizes, attribute) for sizes in bank_sizes(layer, tokens, width, terms))
     if not mlp:

@@ -18,6 +18,9 @@ from jaxtyping import Int64, Shaped
 
 from iha_theory import blueprint
 
+CORRELATED = 128
+"""Up to this modulus, and twice the number of tokens, a batch is counted by a circular correlation of histograms."""
+
 FEW = 64
 """Up to so many tokens, and residues below 2^14, a batch is counted together."""
 
@@ -80,6 +83,8 @@ class CountPairs:
         residues = self._residues(np.atleast_2d(x))
         if self.causal:
             counts = self._causal(residues)
+        elif self.modulus <= min(CORRELATED, 2 * x.shape[-1]):
+            counts = self._correlated(residues)
         elif x.shape[-1] <= FEW and self.modulus <= 2**14:
             counts = self._together(residues)
         else:
@@ -102,6 +107,25 @@ class CountPairs:
         """G r mod M, through Python integers where the product may not fit in int64."""
         wide = residues if self.modulus <= 2**31 else residues.astype(object)
         return (wide * (self.coefficient % self.modulus) % self.modulus).astype(residues.dtype)
+
+    def _correlated(self, residues: np.ndarray) -> np.ndarray:
+        """Counts of a batch: f[r] = sum_a c[a] c[(r - G a) mod M], for all sequences at once.
+
+        Residues are rows, so that c[(r - G a) mod M] for all r is one slice of two histograms on top of each other.
+        """
+        counts, modulus = np.empty_like(residues), self.modulus
+        step = max(1, min(2**15 // modulus, 2**20 // residues.shape[1]))  # all of it in the processor's cache
+        for start in range(0, len(residues), step):
+            r = residues[start : start + step]
+            at = r * len(r) + np.arange(len(r))[:, None]
+            c = np.bincount(at.ravel(), minlength=modulus * len(r)).reshape(modulus, len(r))
+            twice = np.concatenate([c, c])
+            f, term = np.zeros_like(c), np.empty_like(c)
+            for a in range(modulus):
+                first = -self.coefficient * a % modulus
+                f += np.multiply(twice[first : first + modulus], c[a], out=term)
+            counts[start : start + step] = np.roll(f[::-1], 1, axis=0).ravel()[at]  # row x is f[-x mod M]
+        return counts
 
     def _together(self, residues: np.ndarray) -> np.ndarray:
         """Counts of a batch of short sequences: CPM_i = sum_j c[(-x_i - G x_j) mod M]."""

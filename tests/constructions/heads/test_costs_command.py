@@ -22,6 +22,8 @@ def test_json_has_formulas_counts_and_crossovers(call, tmp_path):
     for row in rows:
         assert row["parameters_formula"] == row["parameters_counted"]
         assert row["flops_formula"] == row["flops"] > 0
+        assert row["cache_formula"] == row["cache_counted"] > 0
+        assert row["mixed_cache_formula"] == row["mixed_cache_counted"] >= row["cache_formula"]
         assert {"heads", "pseudo_heads", "attention_maps", "parameters_paper", "part"} <= row.keys()
     (paper,) = (r for r in rows if r["layer"] == "mha" and r["part"] == "total")
     assert (paper["parameters_paper"], paper["parameters_counted"]) == (4 * 125 + 25 - 5, 3 * 125 + 4 * 25 + 5)
@@ -31,6 +33,8 @@ def test_json_has_formulas_counts_and_crossovers(call, tmp_path):
         assert crossover["searched"] == 10**6
     assert "iha, cpm3 total, parameters: first at N = 4, from N = 6 on" in out
     assert "iha, bank d = 2, N = 5, FLOPs: never (proved for all sizes)" in out
+    assert "iha, cpm3 attention, cache: from N = 3 on" in out
+    assert "iha, cpm3 attention, cache of pseudo-heads: never (proved for all sizes)" in out
     assert "All 16 rows have" in out.splitlines()[-1]
 
 
@@ -50,6 +54,21 @@ def test_a_wrong_formula_fails_the_command(call, monkeypatch):
     assert "4 of 4 rows DIFFER" in out.splitlines()[-1]
 
 
+def test_the_price_of_a_capacity(call, tmp_path, monkeypatch):
+    file = tmp_path / "p.json"
+    arguments = ("costs", "--heads", "3", "--capacity", "5", "--embed-dim", "24", "--tokens", "7", "--json", str(file))
+    code, out, _ = call(*arguments)
+    rows = {row["layer"]: row for row in json.loads(file.read_text())["prices"]}
+    assert code == 0
+    assert (rows["iha, kept"]["pseudo_heads"], rows["iha, kept"]["collapse"]) == (2, "per_head")
+    assert rows["iha, kept"]["cache_counted"] == 2 * rows["iha, mixed maps"]["cache_counted"] == 96
+    assert out.splitlines()[-1] == "All 8 layers have the parameters, FLOPs at 7 tokens, and cache of their formulas."
+    monkeypatch.setattr("iha_theory.bounds.price.cache_numbers", lambda *_, **__: 1)
+    code, out, _ = call(*arguments)
+    assert code == 1
+    assert out.splitlines()[-1] == "8 of 8 layers DIFFER from their formulas"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -63,6 +82,12 @@ def test_a_wrong_formula_fails_the_command(call, monkeypatch):
         ["--task", "cpm3", "--tokens", "129"],
         ["--task", "bank", "--tokens", "1000000"],
         ["--unknown"],
+        ["--heads", "4", "--capacity", "17"],
+        ["--heads", "0"],
+        ["--heads", "4", "--embed-dim", "10"],
+        ["--heads", "4", "--task", "bank"],
+        ["--heads", "4", "--tokens", "3", "4"],
+        ["--capacity", "4"],
     ],
 )
 def test_bad_usage_is_one_line(refused, arguments):

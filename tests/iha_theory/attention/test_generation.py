@@ -6,10 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from iha_theory.attention import DifferentialAttention
-from iha_theory.attention.generation import KeyValueCache, extend
-from iha_theory.costs.cache import cache_numbers
+from iha_theory.attention.generation import KeyValueCache, extend, kept_numbers, take_up
+from iha_theory.costs.cache import cache_numbers, token_flops
+from iha_theory.costs.counted import flops_of
 
 from .layers import BY_NAME, PATTERNS, tokens
 
@@ -58,12 +60,40 @@ def test_the_cache_is_as_large_as_the_formula(name, mixed):
     pseudo = getattr(layer, "num_pseudo_heads", 1) if mixed else 1
     heads = layer.num_heads if mixed and pseudo > 1 else getattr(layer, "num_kv_heads", layer.num_heads)
     assert cache.numbers == 2 * N * cache_numbers(heads, 3, 5, pseudo_heads=pseudo)
+    assert cache.nbytes == 8 * cache.numbers
+    assert kept_numbers(layer, mixed=mixed) == cache_numbers(heads, 3, 5, pseudo_heads=pseudo)
+
+
+@pytest.mark.parametrize("name", ["gqa", "iha-P3-global-virtual"])
+def test_tokens_taken_up_are_those_of_the_full_pass(name):
+    layer, cache, x = BY_NAME[name].build(rotary="token"), KeyValueCache(), tokens(2, N, 8)
+    take_up(layer, x[:, : N - 2], x[:, : N - 2], cache)
+    got = in_pieces(layer, x[:, N - 2 :], (), cache)
+    torch.testing.assert_close(got, layer(x, x, x, is_causal=True)[:, N - 2 :], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_mixed_maps_round_as_pseudo_keys_do(dtype):
+    """Scores of base heads, rounded and mixed, are about as good as scores of pseudo-keys, mixed and rounded."""
+    errors = {False: 0.0, True: 0.0}
+    for seed in range(6):
+        layer, x = BY_NAME["iha-P3-global-token"].build(head_dim=16, seed=seed).to(dtype), tokens(1, 41, 8, seed=seed)
+        outputs = {}
+        for mixed in errors:
+            cache = KeyValueCache(mixed=mixed)
+            take_up(layer, x[:, :40].to(dtype), x[:, :40].to(dtype), cache)
+            outputs[mixed] = extend(layer, *[x[:, 40:].to(dtype)] * 3, cache)
+        exact, x = layer.double(), x.to(dtype).double()
+        right = exact(x, x, x, is_causal=True)[:, -1:]
+        for mixed, out in outputs.items():
+            errors[mixed] += ((out - right).norm() / right.norm()).item()
+    assert 0 < errors[False] < 2 * errors[True]
 
 
 def test_a_forgetful_cache_is_seen(monkeypatch):
     layer, x = BY_NAME["iha-P3-global-token"].build(), tokens(2, N, 8)
     kept = KeyValueCache.extend
-    monkeypatch.setattr(KeyValueCache, "extend", lambda cache, *new: tuple(t[:, -3:] for t in kept(cache, *new)))
+    monkeypatch.setattr(KeyValueCache, "extend", lambda cache, *new: tuple(t[:, :, -3:] for t in kept(cache, *new)))
     assert (in_pieces(layer, x, (), KeyValueCache()) - layer(x, x, x, is_causal=True)).abs().max() > 1e-3
 
 
@@ -72,7 +102,7 @@ def test_gradients_stop_at_the_cache():
     cache = KeyValueCache()
     extend(layer, x, x, x, cache)
     assert extend(layer, x, x, x, cache).requires_grad
-    assert not any(t.requires_grad for t in cache.extend(*(torch.zeros(1, 1, 4, 2, dtype=x.dtype),) * 2))
+    assert not any(t.requires_grad for t in cache.extend(*(torch.zeros(1, 4, 1, 2, dtype=x.dtype),) * 2))
 
 
 def test_what_is_refused():
@@ -85,3 +115,25 @@ def test_what_is_refused():
         extend(BY_NAME["mha"].build(), x[:, :3], x, x, KeyValueCache())
     with pytest.raises(ValueError, match="num_kv_heads must divide num_heads 4, got 3"):
         BY_NAME["iha-P2-grouped"].build(num_kv_heads=3)
+
+
+WAYS = {(False, None): "mixed maps", (False, "virtual"): "formed anew", (True, None): "kept"}
+
+
+@pytest.mark.parametrize(("mixed", "rotary"), WAYS)
+@pytest.mark.parametrize("name", ["mha", "gqa", "iha-P3-global-token", "iha-P2-per_head-token"])
+def test_a_token_takes_the_flops_of_the_formula(name, mixed, rotary):
+    row, seen = BY_NAME[name], 6
+    if rotary and not name.startswith("iha"):
+        pytest.skip("only pseudo-heads are mixed")
+    layer = row.build(head_dim=6, value_head_dim=4, rotary=rotary).to("meta")
+    pseudo = getattr(layer, "num_pseudo_heads", None)
+    cache, x = KeyValueCache(mixed=mixed), torch.empty(1, 1, 8, device="meta", dtype=torch.float64)
+    take_up(layer, x.expand(1, seen - 1, 8), x.expand(1, seen - 1, 8), cache)
+    collapse = getattr(layer, "collapse_kind", "global")
+    grouped = {"kv_heads": layer.num_kv_heads} if name == "gqa" else {"pseudo_heads": pseudo, "collapse": collapse}
+    expected = token_flops(seen, 8, layer.num_heads, 6, 4, way=WAYS[mixed, rotary], **grouped)
+    with sdpa_kernel(SDPBackend.MATH):
+        got = flops_of(lambda x: extend(layer, x, x, x, cache), (1, 1, 8))
+    turned = 0 if rotary is None else (4 * layer.num_heads + 1) * 6 * pseudo * (seen + 1)  # rotary's products
+    assert got == expected + turned, (got, expected)

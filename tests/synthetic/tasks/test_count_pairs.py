@@ -41,11 +41,13 @@ MODULI = [1, 2, 3, 7, 12, 101, 2**14, 2**14 + 1, 2**31, 2**31 + 1, 2**62, 2**63 
     st.sampled_from(MODULI),
     st.one_of(st.integers(-20, 20), st.integers(-(2**70), 2**70)),
     st.lists(st.one_of(st.integers(-9, 9), st.integers(-(2**70), 2**70)), min_size=1, max_size=8),
-    st.sampled_from(["few", "convolution", "distinct"]),
+    st.sampled_from(["correlated", "few", "convolution", "distinct"]),
 )
 def test_the_count_is_the_definition(modulus, coefficient, x, way):
     with pytest.MonkeyPatch.context() as patch:
-        if way != "few":
+        if way != "correlated":
+            patch.setattr(cpm3, "CORRELATED", 0)
+        if way in ("convolution", "distinct"):
             patch.setattr(cpm3, "FEW", 0)
         if way == "distinct":
             patch.setattr(cpm3, "LARGEST_CONVOLUTION", 0)
@@ -93,7 +95,8 @@ def test_every_integer_dtype(data, dtype):
 
 @pytest.mark.parametrize("modulus", [1, 2, 9, 40])
 @pytest.mark.parametrize("coefficient", [0, 1, -7, 10**20 + 3])
-def test_long_sequences_use_the_convolution(modulus, coefficient):
+def test_long_sequences_use_the_convolution(modulus, coefficient, monkeypatch):
+    monkeypatch.setattr(cpm3, "CORRELATED", 0)
     x = np.random.default_rng(0).integers(-50, 50, (3, 70))
     got = CountPairs(modulus, coefficient).target(x)
     assert got.tolist() == [by_definition(row, modulus, coefficient) for row in x]
@@ -130,6 +133,15 @@ def test_a_batch_is_counted_in_parts(monkeypatch):
     assert (got[700:] == CountPairs(2**14, 5).target(x[700:])).all()
     assert CountPairs(5, 2).target(np.zeros((0, 3), dtype=np.int64)).shape == (0, 3)
     assert CountPairs(5, 2).target(np.zeros((0, 300), dtype=np.int64)).shape == (0, 300)
+
+
+@pytest.mark.parametrize(("modulus", "batch", "tokens"), [(16, 4500, 5), (7, 3, 200), (128, 300, 64), (1, 2, 3)])
+def test_batches_are_correlated_in_parts(modulus, batch, tokens, monkeypatch):
+    x = np.random.default_rng(2).integers(-300, 300, (batch, tokens))
+    task = CountPairs(modulus, 2 * modulus - 7)
+    got = task.target(x)
+    monkeypatch.setattr(cpm3, "CORRELATED", 0)
+    assert (task.target(x) == got).all()
 
 
 @pytest.mark.parametrize(("modulus", "tokens"), [(1, 5), (3, 1), (3, 4), (10, 3)])
