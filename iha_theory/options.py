@@ -4,7 +4,8 @@
     class Mine(Options):
         tokens: int = option(16, "tokens N", 1)
 
-Types are int, float, bool, str and Literal of strings, each with `| None` where None is accepted.
+Types are int, float, bool, str and Literal of strings, each with `| None` where None is accepted, and
+`tuple[int, ...]`.
 """
 
 import contextlib
@@ -19,11 +20,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Own = TypeVar("Own", bound="Options")
-NOUNS: dict[Any, str] = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+NOUNS: dict[Any, str] = {int: "an integer", float: "a number", bool: "true or false", str: "a text", tuple: "integers"}
 
 
 def option(
-    default: Any, text: str, least: int | float | None = None, most: int | float = math.inf, *, below: bool = False
+    default: Any,
+    text: str,
+    least: int | float | None = None,
+    most: int | float = math.inf,
+    *,
+    below: bool = False,
+    late: bool = False,
 ) -> Any:
     """A field of `Options`.
 
@@ -33,14 +40,17 @@ def option(
         least: the least number accepted.
         most: the largest one.
         below: whether `most` itself is refused.
+        late: left out of `written` where it has its default: an option younger than records, whose ids stay.
     """
-    return dataclasses.field(
-        default=default, metadata={"help": text, "least": least, "most": most, "below": below}, kw_only=True
-    )
+    metadata = {"help": text, "least": least, "most": most, "below": below, "late": late}
+    return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
 class Described(NamedTuple):
-    """An option as --help needs it: kind is int, float, bool, str or a tuple of the texts accepted."""
+    """An option as --help needs it: kind is int, float, bool, str, the class tuple for integers, or the texts accepted.
+
+    Those are a tuple of them.
+    """
 
     name: str
     kind: Any
@@ -79,7 +89,14 @@ class Options:
 
     def values(self) -> dict[str, Any]:
         """The options as JSON values."""
-        return {name: getattr(self, name) for name in self.names()}
+        found = {name: getattr(self, name) for name in self.names()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+    def written(self) -> dict[str, Any]:
+        """The options as JSON values, as records have them: without the late ones that have their defaults."""
+        late = [own for own in self.described() if self.__dataclass_fields__[own.name].metadata["late"]]
+        left_out = {own.name for own in late if getattr(self, own.name) == own.default}
+        return {name: value for name, value in self.values().items() if name not in left_out}
 
     @classmethod
     def _checked(cls, name: str, value: Any) -> Any:
@@ -94,12 +111,15 @@ class Options:
             return value
         if kind is float and type(value) is int:
             value = float(value)
-        if type(value) is not kind:
+        if kind is tuple and isinstance(value, list):
+            value = tuple(value)
+        numbers: Any = value if kind is tuple else (value,)
+        if type(value) is not kind or (kind is tuple and any(type(number) is not int for number in numbers)):
             raise ValueError(f"{name} must be {NOUNS[kind]}, got {value!r}")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value!r}")
         least, most, below = (cls.__dataclass_fields__[name].metadata[key] for key in ("least", "most", "below"))
-        if least is not None and not least <= value <= most:
+        if least is not None and not all(least <= number <= most for number in numbers):
             accepted = f"at least {least}" + (f" and at most {most}" if most < math.inf else "")
             raise ValueError(f"{name} must be {accepted}, got {value!r}")
         if below and value == most:
@@ -116,7 +136,7 @@ def _described(cls: type[Options]) -> tuple[Described, ...]:
         hint = hints[own.name]
         parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         kind = next(part for part in parts if part is not type(None))
-        kind = get_args(kind) if get_origin(kind) is Literal else kind
+        kind = {Literal: get_args(kind), tuple: tuple}.get(get_origin(kind), kind)
         found.append(Described(own.name, kind, len(parts) > 1, own.default, own.metadata["help"]))
     return tuple(found)
 

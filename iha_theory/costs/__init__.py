@@ -2,6 +2,7 @@
 
 - `formulas`: closed forms, for integers, sympy symbols and arrays alike, and the paper's beside them.
 - `layers`: closed forms for every attention layer.
+- `schedule`: the hybrid schedule, layers with a window and global ones.
 - `counted`: FLOPs that a torch module spends, counted while it runs.
 - `crossovers`: where IHA is cheaper than MHA, exactly.
 - `cache`: numbers that generation keeps of each token, and FLOPs of the next one.

@@ -1,8 +1,8 @@
 """Parameters and FLOPs in closed form. N tokens, content width d, k terms, H heads, P pseudo-heads.
 
 A FLOP is a multiplication or an addition in a product of matrices: (a x b)(b x c) takes 2abc. Softmax, scaling, masks
-and activations are left out, and a masked entry is counted like any other, since the layers compute it. Biases and
-rotary positions are not covered.
+and activations are left out, and a masked entry is counted like any other, since the layers compute it; but for what
+is outside a window, which they skip. Biases and rotary positions are not covered.
 
 One formula serves integers, sympy symbols and arrays of numbers: `AttentionSizes` holds any of them. All terms are
 products of sizes with positive coefficients.
@@ -31,6 +31,7 @@ class AttentionSizes:
 
     value_width: of the values' input; None: as the queries'. out_width: after the output projection; None: without one.
     collapse: IHA's, "global" (H x HP, Definition 3) or "per_head" (H x P, Algorithm 1).
+    window: W of a causal layer, 1 to N, whose pairs outside it are not formed; None: every pair is.
     """
 
     tokens: Number
@@ -42,6 +43,14 @@ class AttentionSizes:
     value_width: Number | None = None
     out_width: Number | None = None
     collapse: Literal["global", "per_head"] = "global"
+    window: Number | None = None
+
+    @property
+    def pairs(self) -> Number:
+        """Pairs of tokens that a map is formed of: N^2, or with a window N W - W (W - 1) / 2, the first rows' edge."""
+        if self.window is None:
+            return self.tokens**2
+        return self.tokens * self.window - self.window * (self.window - 1) // 2
 
     @property
     def attention_maps(self) -> Number:
@@ -84,8 +93,8 @@ class AttentionSizes:
 
     @property
     def map_flops(self) -> Number:
-        """Forming the maps and applying them to the values: 2 H P^2 N^2 (d_k + d_v)."""
-        return 2 * self.attention_maps * self.tokens**2 * (self.head_dim + self.value_head_dim)
+        """Forming the maps and applying them to the values: 2 H P^2 (d_k + d_v) for each of the `pairs`."""
+        return 2 * self.attention_maps * self.pairs * (self.head_dim + self.value_head_dim)
 
     @property
     def mixing_flops(self) -> Number:

@@ -135,9 +135,13 @@ class TrainConfig(Options):
         return self.problem.build(Setting(self.attention, self.capacity, self.parity_bits, self.device, self.dtype))
 
     def to_json(self) -> dict[str, Any]:
-        """All options as JSON values."""
+        """The options as JSON values, as records have them (`Options.written`)."""
         names = {"task": self.task, "attention": self.attention}
-        return names | self.problem.values() | self.layer.values() | self.values()
+        return names | self.problem.written() | self.layer.written() | self.written()
+
+    def whole(self) -> dict[str, Any]:
+        """All options as JSON values."""
+        return self.to_json() | self.problem.values() | self.layer.values() | self.values()
 
     def but(self, **options: Any) -> "TrainConfig":
         """The same run with other options, of the task, the layer or training; another layer keeps those it has."""

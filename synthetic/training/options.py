@@ -53,6 +53,8 @@ def _add(group: Any, own: Any, default: Any) -> None:
         group.add_argument(f"--no-{flag[2:]}", nargs=0, const=False, **options)
     elif isinstance(own.kind, tuple):
         group.add_argument(flag, choices=own.kind, **options)
+    elif own.kind is tuple:
+        group.add_argument(flag, type=int, nargs="+", metavar=own.name.split("_")[-1].upper().rstrip("S"), **options)
     else:
         group.add_argument(flag, type=own.kind, metavar=own.name.split("_")[-1].upper(), **options)
 

@@ -55,7 +55,7 @@ def settings(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     A file counts by what it held: where several names stand for one content they all become the first of them, and
     where one name stands for several contents each has a part of the hash behind it.
     """
-    options = [TrainConfig.from_json(record["config"]).to_json() for record in records]
+    options = [TrainConfig.from_json(record["config"]).whole() for record in records]
     held: dict[Any, set[str]] = defaultdict(set)
     for own, record in zip(options, records, strict=True):
         for name, content in record["content"].items():
@@ -64,6 +64,7 @@ def settings(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for own, record in zip(options, records, strict=True):
         for name in INERT:
             del own[name]
+        own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
         if "pseudo_heads" in own:
             own["pseudo_heads"] = record["pseudo_heads"]  # as many as heads if none were given
         own |= {name: min(held[name, content]) for name, content in record["content"].items()}

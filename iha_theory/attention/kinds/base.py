@@ -23,6 +23,8 @@ class LayerOptions(Options):
     """The options that are arguments of the class, by the same names."""
     affine_maps: ClassVar[bool] = True
     """Whether each map of one linear layer is affine in the content of the query: docs/content.md, Theorem 1."""
+    skips: ClassVar[bool] = True
+    """Whether the layer spares the work outside a window: layers that write all weights out do not."""
 
     heads: int = option(3, "heads H", 1)
     head_dim: int | None = option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
@@ -59,6 +61,9 @@ class LayerOptions(Options):
         pattern: str,
         out: int | None,
         bias: bool = False,
+        window: int | None = None,
+        rotary: bool = False,
+        ordinary: bool = False,
     ) -> "nn.Module":
         """The layer; scale 1, since the initial weights set the size of the logits.
 
@@ -72,12 +77,19 @@ class LayerOptions(Options):
             pattern: of `iha_theory.attention.patterns`.
             out: width of the output; None for no output projection.
             bias: biases in the projections.
+            window: in tokens, as `AttentionLayer`'s; None for none.
+            rotary: rotate queries and keys by the position of their token.
+            ordinary: MHA with the same heads instead.
 
         Raises:
             ValueError: sizes that the layer refuses.
         """
         from iha_theory import attention
 
+        if ordinary and type(self) is not LayerOptions:
+            plain = LayerOptions.of({name: getattr(self, name) for name in LayerOptions.names()})
+            sizes: dict[str, Any] = {"content": content, "tokens": tokens, "pattern": pattern, "out": out}
+            return plain.make(query, key, value, **sizes, bias=bias, window=window, rotary=rotary)
         share = max(1, query // self.heads)
         own = self.arguments(share if content is None else content)
         if content is None and "value_head_dim" in own:
@@ -87,4 +99,6 @@ class LayerOptions(Options):
         common: dict[str, Any] = {"kdim": key, "vdim": value, "head_dim": head_dim, "pattern": pattern, "bias": bias}
         if content is not None:
             common["scale"] = 1.0
+        common |= {"window": window} if window else {}
+        common |= {"rotary": True} if rotary else {}
         return getattr(attention, self.layer)(query, self.heads, **common, **own)

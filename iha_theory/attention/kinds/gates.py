@@ -45,6 +45,7 @@ class GatedLinear(LayerOptions):
     """Linear attention whose weights decay, whatever the task's pattern."""
 
     layer: ClassVar[str] = "GatedLinearAttention"
+    skips: ClassVar[bool] = False
 
     def make(self, query: int, key: int, value: int, **given: Any) -> "nn.Module":
         """As other layers, with the linear pattern."""
@@ -57,6 +58,7 @@ class Forgetting(LayerOptions):
     """Attention whose weights decay, with gates of temperature 1 and the task's pattern."""
 
     layer: ClassVar[str] = "GatedLinearAttention"
+    skips: ClassVar[bool] = False
 
     def arguments(self, content: int) -> dict[str, Any]:
         """As MHA's."""

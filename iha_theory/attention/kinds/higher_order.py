@@ -12,6 +12,7 @@ class Simplicial(LayerOptions):
     """2-simplicial attention: a map for each value coordinate."""
 
     layer: ClassVar[str] = "TwoSimplicialAttention"
+    skips: ClassVar[bool] = False
 
     value_dim: int = option(4, "width d_v of a head's values: the capacity is H d_v", 1)
 

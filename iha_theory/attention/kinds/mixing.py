@@ -12,6 +12,7 @@ class TalkingHeads(LayerOptions):
     """Heads mixed before and after the pattern."""
 
     layer: ClassVar[str] = "TalkingHeadsAttention"
+    skips: ClassVar[bool] = False
     passed: ClassVar[tuple[str, ...]] = ("mix",)
 
     mix: Literal["both", "logits", "weights"] = option("both", "what Talking-Heads mixes over the heads")
@@ -22,6 +23,7 @@ class Composable(LayerOptions):
     """Heads mixed by matrices that the tokens make."""
 
     layer: ClassVar[str] = "ComposableAttention"
+    skips: ClassVar[bool] = False
     affine_maps: ClassVar[bool] = False
 
     composition_rank: int = option(2, "rank R of the dynamic mixing of composable heads", 1)
@@ -36,6 +38,7 @@ class MultiToken(LayerOptions):
     """Logits convolved over queries and keys."""
 
     layer: ClassVar[str] = "MultiTokenAttention"
+    skips: ClassVar[bool] = False
     passed: ClassVar[tuple[str, ...]] = ("query_window", "key_window", "head_group")
     affine_maps: ClassVar[bool] = False
 

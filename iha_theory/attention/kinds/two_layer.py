@@ -11,6 +11,7 @@ class TwoLayer(LayerOptions):
     """Two layers of MHA; the second keeps all heads of the first apart."""
 
     layer: ClassVar[str] = "TwoLayerAttention"
+    skips: ClassVar[bool] = False
     affine_maps: ClassVar[bool] = False
 
     def arguments(self, content: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the reasoning tasks share: options of the model, and what a task says of its examples. Imports no torch."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -87,6 +87,14 @@ class Reasoning(Task):
     def parts(self, x: Inputs) -> Mapping[str, Bool[np.ndarray, " samples"]]:
         """Parts of the test set whose accuracy is told apart."""
         return {}
+
+    def longer(self, x: Inputs, y: Labels) -> Iterator[tuple[str, Inputs, Labels]]:
+        """Further test sets, of other lengths, made of the test set: each a part of the record, by name."""
+        return iter(())
+
+    def layer_options(self) -> tuple[Mapping[str, Any], ...]:
+        """What each attention layer is made with beyond what all have (`LayerOptions.make`)."""
+        return ({},) * self.layers
 
     def size(self) -> Size:
         """With the hidden states, and the weights of the MLP."""

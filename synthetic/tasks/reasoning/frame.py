@@ -11,7 +11,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from iha_theory.costs.counted import flops_of
+from iha_theory.attention.base import AttentionLayer
+from iha_theory.attention.masks import allowed_pairs
+from iha_theory.costs.counted import flops, flops_of
 from synthetic.tasks.reasoning.base import NOTHING, Reasoning
 from synthetic.tasks.task import SPLITS, Measured, Problem, Samples, Split, split_of
 
@@ -66,9 +68,7 @@ class Answers(Problem):
     ) -> Measured:
         """Accuracy on the test set, whole and in parts; that of guesses learned on the validation set."""
         x, y = test
-        asked = y != NOTHING
-        found = np.concatenate([self._classes(run(torch.from_numpy(part))) for part in _parts(x)])
-        right = found == y
+        asked, right = y != NOTHING, self._right(run, x, y)
         guesses, known = self.task.guesses(x), self.task.guesses(validation[0])
         plain = {name: np.zeros(of.shape, dtype=np.int64) for name, of in (("test", y), ("known", validation[1]))}
         return Measured(
@@ -82,19 +82,43 @@ class Answers(Problem):
                 name: _share(right, asked & part[:, None])
                 for name, part in self.task.parts(x).items()
                 if (asked & part[:, None]).any()
+            }
+            | {
+                name: _share(self._right(run, longer, own), own != NOTHING)
+                for name, longer, own in self.task.longer(x, y)
             },
             flops=self._flops(model),
         )
+
+    def _right(self, run: Callable[[Tensor], Tensor], x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.concatenate([self._classes(run(torch.from_numpy(part))) for part in _parts(x)]) == y
 
     def _classes(self, logits: Tensor) -> np.ndarray:
         two = self.task.classes == 2
         return (logits[..., 0] > 0).long().cpu().numpy() if two else logits.argmax(-1).cpu().numpy()
 
     def _flops(self, model: nn.Module) -> int:
-        """Of one sample of N tokens."""
+        """Of one sample of N tokens; in layers with a window of the pairs that may attend alone."""
         state = {name: torch.empty_like(tensor, device="meta") for name, tensor in model.state_dict().items()}
         shape = (1, self.task.tokens, len(self.task.channels))
-        return flops_of(lambda x: functional_call(model, state, (x,)), shape, dtype=torch.int64)
+        formed = flops_of(lambda x: functional_call(model, state, (x,)), shape, dtype=torch.int64)
+        layers = model.get_submodule("layer").children()
+        narrow = [layer for layer in layers if isinstance(layer, AttentionLayer) and layer.window]
+        return formed - sum(spared(layer, self.task.tokens) for layer in narrow)
+
+
+def spared(layer: AttentionLayer, tokens: int) -> int:
+    """FLOPs of the pairs outside a layer's causal window, which the counter forms and the layer's own kernel does not.
+
+    A layer that skips (`LayerOptions.skips`) takes a N + b N^2 FLOPs, b of them for each pair: half of the second
+    difference of three counts.
+    """
+    shapes = ([(1, n, width) for width in (layer.embed_dim, layer.kdim, layer.vdim)] for n in (1, 2, 3))
+    one, two, three = (flops(layer, *own, is_causal=True) for own in shapes)
+    sizes: dict[str, Any] = {"batch": 1, "queries": tokens, "keys": tokens, "device": torch.device("cpu")}
+    allowed = allowed_pairs(None, is_causal=True, window=layer.window, **sizes)
+    assert allowed is not None
+    return (three - 2 * two + one) // 2 * (tokens**2 - int(allowed.sum()))
 
 
 def best_guess(
@@ -129,7 +153,8 @@ class Reasoner(nn.Module):
 
     The sum of a learned vector for each channel; then, layer by layer, h + attention(h) and h + MLP(h), with ReLU; then
     a linear map. With norm "pre" each part sees LayerNorm(h). What is padding (`NOTHING`) is no key; what it gives as a
-    query is not asked for. The attention's output has a bias whether or not its projections have.
+    query is not asked for. The attention's output has a bias whether or not its projections have. Channels beyond
+    those of the task, such as places where positions are rotary, are not read; then there may be any number of tokens.
     """
 
     def __init__(self, make: Callable[..., nn.Module], task: Reasoning) -> None:
@@ -138,7 +163,8 @@ class Reasoner(nn.Module):
         self.embeddings = nn.ModuleList(nn.Embedding(values, width) for values in task.channels)
         sizes: dict[str, Any] = {"content": None, "tokens": task.tokens, "pattern": "softmax", "out": width}
         layers = range(task.layers)
-        self.layer = nn.ModuleList(make(width, width, width, **sizes, bias=task.bias) for _ in layers)
+        sizes["bias"] = task.bias
+        self.layer = nn.ModuleList(make(width, width, width, **sizes, **own) for own in task.layer_options())
         self.shifts = nn.ParameterList(torch.zeros(width) for _ in layers if not task.bias)
         self.mlps = nn.ModuleList(
             nn.Sequential(nn.Linear(width, task.mlp), nn.ReLU(), nn.Linear(task.mlp, width)) for _ in layers if task.mlp

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.base import DEFAULTS, Inputs, Labels, Reasoning, places
+from synthetic.tasks.reasoning.base import DEFAULTS, Inputs, Labels, places
+from synthetic.tasks.reasoning.causal import Causal
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
@@ -18,7 +19,7 @@ LONG = {"length": 100, "letters": 4, "most_hops": 16}
 
 
 @dataclass(frozen=True)
-class Hops(Reasoning):
+class Hops(Causal):
     """k, then n letters; label of token i: the letter k hops from it, or the class `letters` if there is none.
 
     A hop from token i goes to the token behind the latest earlier occurrence of i's letter: to the largest j <= i with
@@ -28,7 +29,6 @@ class Hops(Reasoning):
         a b a a b    k = 1: - - b a a    k = 2: - - - a b
     """
 
-    causal: ClassVar[bool] = True
     summary: ClassVar[str] = "induction in k hops, causal (arXiv 2402.09268, docs/reasoning.md)"
     defaults: ClassVar[Mapping[str, object]] = DEFAULTS | {"train_size": None}
     learned: ClassVar[tuple[str, ...]] = ("length", "letters", "most_hops", "layers")
@@ -70,7 +70,7 @@ class Hops(Reasoning):
     @property
     def channels(self) -> tuple[int, ...]:
         """A letter, or k behind them; its place."""
-        return self.letters + self.most_hops + 1, self.tokens
+        return self.letters + self.most_hops + 1, *self.placed
 
     def examples(self, generator: np.random.Generator, count: int) -> tuple[Inputs, Labels]:
         """See the class."""

@@ -1,14 +1,16 @@
 """Retrieval of several keys among distractors, in the style of associative recall (arXiv 2312.04927)."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Int64, Shaped
+from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, Reasoning, places
+from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, places
+from synthetic.tasks.reasoning.causal import Causal
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
@@ -17,7 +19,7 @@ LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbo
 
 
 @dataclass(frozen=True)
-class Retrieval(Reasoning):
+class Retrieval(Causal):
     """A context of keys, each with its value behind it, among distractors; then the keys that are asked for.
 
     The last `queries` of N tokens are different keys of the K in the context; the label of each is its value. Before
@@ -27,7 +29,6 @@ class Retrieval(Reasoning):
         length 9, keys 2, queries 1:    . .  k3 v1  . .  k0 v2  k3  ->  v1
     """
 
-    causal: ClassVar[bool] = True
     summary: ClassVar[str] = "values of several keys among distractors, causal (docs/reasoning.md)"
     defaults: ClassVar[Mapping[str, object]] = DEFAULTS | {"train_size": None}
     learned: ClassVar[tuple[str, ...]] = ("length", "keys", "queries", "key_symbols", "value_symbols", "distractors")
@@ -50,12 +51,19 @@ class Retrieval(Reasoning):
     key_symbols: int = option(16, "different keys there are", 1)
     value_symbols: int = option(16, "different values there are", 2)
     distractors: int = option(16, "different distractors there are", 1)
+    test_lengths: tuple[int, ...] = option(
+        (), "longer inputs, with more distractors, that the trained weights are tested on too", 3, late=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         most = min((self.length - self.queries) // 2, self.key_symbols)
         if not self.queries <= self.keys <= most:
             raise ValueError(f"keys must be from queries, {self.queries}, to what fits, {most}, got {self.keys}")
+        if self.test_lengths and self.positions == "learned":
+            raise ValueError("test_lengths are for positions of any length: give positions rotary")
+        if self.test_lengths and min(self.test_lengths) <= self.length:
+            raise ValueError(f"test_lengths must be above the length {self.length}, got {min(self.test_lengths)}")
 
     @property
     def label(self) -> str:
@@ -75,7 +83,7 @@ class Retrieval(Reasoning):
     @property
     def channels(self) -> tuple[int, ...]:
         """A symbol, keys first, then values, then distractors; its place."""
-        return self.key_symbols + self.value_symbols + self.distractors, self.tokens
+        return self.key_symbols + self.value_symbols + self.distractors, *self.placed
 
     def examples(self, generator: np.random.Generator, count: int) -> tuple[Inputs, Labels]:
         """See the class."""
@@ -98,6 +106,32 @@ class Retrieval(Reasoning):
             found = (x == x[:, [at]]).argmax(1)
             y[:, at] = x[np.arange(len(x)), found + 1] - self.key_symbols
         return y
+
+    def parts(self, x: Inputs) -> Mapping[str, Bool[np.ndarray, " samples"]]:
+        """All, by the length, where others are tested too."""
+        return {f"N={self.length}": np.ones(len(x), dtype=np.bool_)} if self.test_lengths else {}
+
+    def longer(self, x: Inputs, y: Labels) -> Iterator[tuple[str, Inputs, Labels]]:
+        """The same pairs and queries among more distractors, at each of the `test_lengths`.
+
+        What is drawn depends on the samples alone, and so on the run's seed.
+        """
+        for length in self.test_lengths:
+            own = hashlib.sha256(np.ascontiguousarray(x).tobytes() + str(length).encode()).digest()
+            yield f"N={length}", *self.lengthened(x, y, length, np.random.default_rng(int.from_bytes(own, "big")))
+
+    def lengthened(self, x: Inputs, y: Labels, length: int, generator: np.random.Generator) -> tuple[Inputs, Labels]:
+        """Samples as those of `length` tokens are: the pairs in their order at random places, the queries last."""
+        first, count = self.key_symbols + self.value_symbols, len(x)
+        known, slots = (self.length - self.queries) // 2, (length - self.queries) // 2
+        longer = generator.integers(first, first + self.distractors, (count, length))
+        where = 2 * np.sort(_some(generator, count, slots, known), axis=1)
+        for side in (0, 1):
+            np.put_along_axis(longer, where + side, x[:, side : 2 * known : 2, 0], axis=1)
+        longer[:, -self.queries :] = x[:, -self.queries :, 0]
+        labels = np.full_like(longer, NOTHING)
+        labels[:, -self.queries :] = y[:, -self.queries :]
+        return np.stack((longer, places(count, length)), axis=-1), labels
 
     def guesses(self, x: Inputs) -> Mapping[str, Int64[np.ndarray, "samples N"]]:
         """The last value in the context."""
