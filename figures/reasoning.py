@@ -58,7 +58,7 @@ def draw(name: str, runs: Sequence[Run], folder: Path, curves: Mapping[str, Curv
     found = [(panel, rows) for panel in panels(own, MOST) if (rows := _rows(panel))]
     if not found:
         raise ValueError(f"{name}: no run of it that ended well: run iha-theory sweep {name} --out DIR")
-    parts = {part: None for run in own for part in run.parts}
+    parts = _names(own)
     learned = {run.id: curve for run in own if (curve := (curves or {}).get(run.id))}
     below = (len(parts) >= MANY_PARTS) + bool(learned)
     with style.applied():
@@ -67,7 +67,7 @@ def draw(name: str, runs: Sequence[Run], folder: Path, curves: Mapping[str, Curv
         for axes, (panel, rows) in zip(style.grid(figure, [1] * len(found), heights), found, strict=True):
             _accuracies(axes[0], panel, rows)
             if len(parts) >= MANY_PARTS:
-                _parts(axes[1], rows, list(parts))
+                _parts(axes[1], rows)
             if learned:
                 _learned(axes[-1], rows, learned)
         style.note(figure, _note(own, found))
@@ -128,19 +128,25 @@ def _look(at: int) -> style.Look:
     return replace(look, line=style.LINES[(at + at // len(style.LOOKS)) % count])
 
 
-def _parts(axes: style.Axes, rows: Sequence[Row], parts: Sequence[str]) -> None:
-    """Accuracy on each part of the test set."""
+def _names(runs: Sequence[Run]) -> list[str]:
+    """The parts of the test set that some of these runs have."""
+    return list({part: None for run in runs for part in run.parts})
+
+
+def _parts(axes: style.Axes, rows: Sequence[Row]) -> None:
+    """Accuracy on each part of the test set, such as each length, of the rows that have some."""
+    parts = _names([run for row in rows for run in row.runs])
     for at, row in enumerate(rows):
-        look = _look(at)
-        there = [part for part in parts if any(part in run.parts for run in row.runs)]
+        look, known = _look(at), _names(row.runs)
+        there = [place for place, part in enumerate(parts) if part in known]
         for run in row.runs:
-            x, y = zip(*((parts.index(part), share) for part, share in run.parts.items()), strict=True)
-            axes.plot(x, y, **look.points, markersize=2)
-        medians = [statistics.median(run.parts[part] for run in row.runs if part in run.parts) for part in there]
-        axes.plot([parts.index(part) for part in there], medians, **look.path, label=row.label)
+            axes.plot([parts.index(part) for part in run.parts], list(run.parts.values()), **look.points, markersize=2)
+        medians = [statistics.median(r.parts[parts[p]] for r in row.runs if parts[p] in r.parts) for p in there]
+        axes.plot(there, medians, **look.path, label=row.label if there else None)
     axes.set_xticks(range(len(parts)), parts)
     axes.set_ylabel("accuracy")
-    axes.legend(loc="best", fontsize=6.5, ncols=2)
+    if parts:
+        axes.legend(loc="best", fontsize=6.5, ncols=2)
 
 
 def _learned(axes: style.Axes, rows: Sequence[Row], curves: Mapping[str, Curve]) -> None:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 from iha_theory.attention import KINDS
 from iha_theory.options import option
 from synthetic.tasks.reasoning.base import Reasoning
-from synthetic.tasks.task import Problem, Setting
+from synthetic.tasks.reasoning.grids import HEADS
+from synthetic.tasks.task import Grid, Problem, Setting
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class Causal(Reasoning):
 
     window: int = option(0, "window W of a layer, in tokens with the own one; 0: every layer is global", 0, late=True)
     global_every: int = option(5, "with a window: every so many-th layer is global; 0: none", 0, late=True)
-    global_attention: Literal["same", "mha"] = option(
-        "same", "with a window: the global layers, as the others or MHA", late=True
+    global_attention: Literal["alike", "mha"] = option(
+        "alike", "with a window: the global layers, alike the others or MHA", late=True
     )
     positions: Literal["learned", "rotary"] = option(
         "learned", "vectors learned for each position, or queries and keys that are rotated", late=True
@@ -37,7 +38,7 @@ class Causal(Reasoning):
         if self.window and self.global_every > self.layers:
             accepted = f"accepted are 1 to {self.layers}, and 0 for none"
             raise ValueError(f"global_every {self.global_every} makes none of {self.layers} layers global: {accepted}")
-        if not self.window and self.global_attention != "same":
+        if not self.window and self.global_attention != "alike":
             raise ValueError(f"global_attention {self.global_attention} is for models with a window: give one")
 
     @property
@@ -84,3 +85,29 @@ def matched_window(tokens: int, pseudo_heads: int) -> int:
     if (window := tokens // (2 * pseudo_heads**2)) < 1:
         raise ValueError(f"{tokens} tokens are too few for P = {pseudo_heads}: at least {2 * pseudo_heads**2}")
     return window
+
+
+def schedules(common: Mapping[str, Any], length: int) -> tuple[Grid, ...]:
+    """Grids of five layers: MHA and IHA with all layers global, and with App. C's windows, for inputs of this length.
+
+    MHA has the window that matches its FLOPs, N / 2, and that of IHA with P = 2, N / 8: what the window does alone.
+
+    Args:
+        common: options of every run.
+        length: N, in training.
+    """
+    own = dict(common) | {"length": length, "layers": 5, "positions": "rotary"}
+    windows = {pseudo: matched_window(length, pseudo) for pseudo in (1, 2, 4)}
+    hybrids = [(1, "mha", windows[1]), (1, "mha", windows[2]), (2, "iha", windows[2]), (4, "iha", windows[4])]
+    return (
+        Grid(own, {"mha": (HEADS,)}),
+        Grid(own | {"pseudo_heads": 2}, {"iha": (HEADS,)}),
+        *(
+            Grid(
+                own | {"window": window} | ({"pseudo_heads": pseudo, "global_attention": "mha"} if pseudo > 1 else {}),
+                {attention: (HEADS,)},
+            )
+            for pseudo, attention, window in hybrids
+            if window > 1  # a window of 1 is the own token alone
+        ),
+    )

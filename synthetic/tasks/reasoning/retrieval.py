@@ -3,19 +3,26 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
 from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, places
-from synthetic.tasks.reasoning.causal import Causal
+from synthetic.tasks.reasoning.causal import Causal, schedules
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, paper
 from synthetic.tasks.task import Sweep
 
 SHORT = {"layers": 2, "width": 48, "mlp": 192}
 LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbols": 64, "layers": 2}
+QUICKLY: dict[str, Any] = {"width": 32, "mlp": 64, "queries": 4, "batch": 32, "steps": 500, "eval_size": 500}
+HYBRID: tuple[tuple[dict[str, Any], int], ...] = (
+    ({"keys": 4, "test_lengths": (64, 128, 256)}, 32),
+    ({"keys": 8, "test_lengths": (64, 128, 256)}, 32),
+    ({"keys": 8, "test_lengths": (128, 256)}, 64),
+)
+"""What is trained in the preset for the hybrid schedule: keys, and lengths."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,14 @@ class Retrieval(Causal):
                 for grid in equal_heads(SHORT | {"length": length, "keys": keys}, QUICK)
             ),
             seeds=3,
-            presets={"paper": Sweep("32 keys in 512 tokens, the protocol of App. D, for a GPU", paper(LONG), seeds=1)},
+            presets={
+                "hybrid": Sweep(
+                    "trained on 32 and 64 tokens, tested on up to 256: windows and global layers (App. C), five layers",
+                    tuple(grid for own, length in HYBRID for grid in schedules(QUICKLY | own, length)),
+                    seeds=3,
+                ),
+                "paper": Sweep("32 keys in 512 tokens, the protocol of App. D, for a GPU", paper(LONG), seeds=1),
+            },
         )
     }
 

@@ -15,6 +15,8 @@ names:
           pairs, and MHA; the last size with a window of N/8 and without. Peak memory is a pass's own, beyond
           parameters and inputs, in a new process. "of product": the bare kernel's FLOP/s, without what causality
           forbids, over those of a matrix product
+  hybrid  five layers, forward and backward, N = 2048, D = 256: MHA and IHA with windows in four and a global one
+          (App. C), against MHA with all layers global, in time and in FLOPs
   sweep   training runs as one batched program against the same runs one by one, with one thread
 
 The ways run alternately in one process, so that what else the machine does hits all. A ratio is the median over the
@@ -30,7 +32,7 @@ GRID = {"mha": range(1, 10), "iha": range(1, 5)}
 """Layers and heads of the runs: nine blocks of a 16 x 16 matrix, as in `iha-theory sweep polynomial`."""
 
 
-NAMES = ("layer", "sweep")
+NAMES = ("layer", "hybrid", "sweep")
 
 
 def add_parser(commands: Any) -> None:
@@ -41,7 +43,7 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure; default all")
-    parser.add_argument("--repeats", metavar="N", type=int, help="of each way; default 9 for layer, 3 for sweep")
+    parser.add_argument("--repeats", metavar="N", type=int, help="of each way; default 9 for layer, 3 for the others")
     parser.add_argument("--steps", metavar="N", type=int, default=200, help="sweep: of each run; default 200")
     parser.add_argument("--seeds", metavar="N", type=int, default=8, help="sweep: runs; default 8")
     parser.add_argument("--device", metavar="DEVICE", default="cpu", help="layer: cpu, cuda or cuda:1; default cpu")
@@ -78,6 +80,14 @@ def run(arguments: argparse.Namespace) -> int:
         product, copy = (x / 1e9 for x in found["peaks"].values())
         console.print(f"matrix product {product:.0f} GFLOP/s, copy {copy:.0f} GB/s")
         console.print(", ".join(f"{name} {value}" for name, value in found["environment"].items()))
+    if "hybrid" in names:
+        found["schedules"] = _hybrid(arguments.repeats or 3)
+        columns = ("way", "median s", "over mha", "FLOPs over mha", "n")
+        rows = [
+            (s["way"], f"{s['median_s']:.3f}", f"{s['ratio']:.2f}", f"{s['flops_ratio']:.2f}", str(s["n"]))
+            for s in found["schedules"]
+        ]
+        console.print(output.table([(name, i > 0) for i, name in enumerate(columns)], rows))
     if "sweep" in names:
         found["benchmarks"] = _sweep(arguments.steps, arguments.seeds, arguments.repeats or 3)
         rows = [(b["name"], f"{b['ratio']:.2f}", f"{b['median_s']:.3f}", str(b["n"])) for b in found["benchmarks"]]
@@ -114,6 +124,26 @@ def _layer(rounds: int, device: str) -> dict[str, Any]:
                 }
             )
     return {"layers": layers, "peaks": peaks, "environment": measure.environment(device)}
+
+
+def _hybrid(rounds: int) -> list[dict[str, Any]]:
+    """Time and FLOPs of each schedule over those of MHA with all layers global."""
+    from iha_theory.speed import measure
+    from iha_theory.speed.schedule import BASE, Schedule
+
+    size = Schedule()
+    seconds = measure.alternated(size.passes(), rounds)
+    return [
+        {
+            "way": name,
+            "window": size.ways[name][1],
+            "median_s": statistics.median(own),
+            "ratio": _ratio(own, seconds[BASE]),
+            "flops_ratio": size.flops(name) / size.flops(BASE),
+            "n": rounds,
+        }
+        for name, own in seconds.items()
+    ]
 
 
 def _ratio(own: list[float], other: list[float]) -> float:

@@ -165,7 +165,7 @@ def frame_flops(run) -> int:
 @pytest.mark.parametrize("pseudo", [None, 2])
 def test_flops_in_records_are_those_of_the_formula(pseudo, window):
     own: dict[str, Any] = {"attention": "mha"} if pseudo is None else {"attention": "iha", "pseudo_heads": pseudo}
-    run = config(**own, layers=3, global_every=3, window=window, global_attention="mha" if window else "same")
+    run = config(**own, layers=3, global_every=3, window=window, global_attention="mha" if window else "alike")
     sizes: dict[str, Any] = {"pseudo_heads": pseudo, "global_pseudo_heads": None if window else pseudo}
     found = run.build()._flops(made(run)) - frame_flops(run)
 
