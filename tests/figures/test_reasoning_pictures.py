@@ -6,6 +6,8 @@ import pytest
 
 from figures import command, reasoning, records
 
+LENGTHS = ("N=32", "N=64", "N=128")
+
 
 def guesses(**parts):
     own = {
@@ -72,6 +74,26 @@ def test_hops_are_drawn_against_k(record, write, tmp_path, drawn):
     ]
     (figure,) = drawn
     assert len(figure.axes) == 4  # two numbers of layers, each with a curve
+
+
+def test_accuracy_against_length(record, write, tmp_path, drawn):
+    """Hybrid and global models have names of their own; runs without longer tests are drawn beside them."""
+    own = {"attention": "mha", "layers": 5, "positions": "rotary", "test_lengths": [64, 128]}
+    written = [
+        record("retrieval", accuracy=1.0, seed=seed, **own, **more, **guesses(**dict(zip(LENGTHS, parts, strict=True))))
+        for more, parts in (({}, (1.0, 0.9, 0.4)), ({"window": 4}, (1.0, 1.0, 0.8)))
+        for seed in (0, 1)
+    ]
+    written.append(record("retrieval", accuracy=0.7, attention="mha", layers=5, **guesses()))
+    picture = reasoning.draw("retrieval", records.read(write(written)), tmp_path / "out")
+    (figure,) = drawn
+    lines = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[1].lines}
+    assert lines["MHA"] == [[0, 1.0], [1, 0.9], [2, 0.4]]
+    assert lines["MHA, window = 4"] == [[0, 1.0], [1, 1.0], [2, 0.8]]
+    assert [tick.get_text() for tick in figure.axes[1].get_xticklabels()] == list(LENGTHS)
+    _, summary = map(table, picture.data_files)
+    told = {(row["series"], row["part"]): row["median"] for row in summary}
+    assert told["MHA, window = 4", "N=128"] == "0.8"
 
 
 def test_validation_losses_are_drawn(record, write, tmp_path, drawn):
