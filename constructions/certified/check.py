@@ -1,10 +1,10 @@
 """Whether a claim about a trained run is true: `refusal`. Nothing is trained, and nothing is rounded.
 
-The error is computed again from the weights (`operator`) and the bank's definition, as a fraction, and must be the
-claim's. The floor is sum_{i>R} s_i^2 / sum_i s_i^2 (docs/bounds.md, Theorem 3), s_i^2 the eigenvalues of the Gram
-matrix G[s,t] = <T_s, T_t>. The claim gives ends l_i <= s_i^2 / tr G <= h_i, which are proved by counting signs
-(`inertia`): s_i^2 >= x iff G - x I has at most k - i negative eigenvalues, and s_i^2 <= x iff it has at most i - 1
-positive ones.
+The error is computed again from the weights (`operator`) and the bank's definition: a fraction, which must be the
+claim's, or for softmax a ball, which must be within the claim's ends. The floor is sum_{i>R} s_i^2 / sum_i s_i^2
+(docs/bounds.md, Theorem 3), s_i^2 the eigenvalues of the Gram matrix G[s,t] = <T_s, T_t>. The claim gives ends
+l_i <= s_i^2 / tr G <= h_i, which are proved by counting signs (`inertia`): s_i^2 >= x iff G - x I has at most k - i
+negative eigenvalues, and s_i^2 <= x iff it has at most i - 1 positive ones.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from flint import fmpz_mat
+from flint import arb, ctx, fmpq, fmpz_mat
 from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from constructions.certified.inertia import inertia
-from constructions.certified.operator import Sizes, operator, shapes
+from constructions.certified.operator import PRECISION, Sizes, operator, shapes
 from synthetic.graphs import load as load_graph
 
 SCHEMA = "iha-theory/certified-run/1"
@@ -63,22 +63,25 @@ def _check(claim: Mapping[str, Any], weights: bytes) -> None:
     bank = _bank(config, _given(config, claim["matrices"]))
     gram, sizes = _gram(bank), _sizes(config, bank)
     error = _error(sizes, _tensors(sizes, weights), bank, gram)
-    if Fraction(claim["error"]) != error:
-        raise Refused(f"the error is {float(error):.17g}, not {float(Fraction(claim['error'])):.17g}")
+    if sizes.softmax:
+        _require("error", claim["error"], *error)
+        error = _interval(claim["error"])
+    elif Fraction(claim["error"]) != error[0]:
+        raise Refused(f"the error is {float(error[0]):.17g}, not {float(Fraction(claim['error'])):.17g}")
     capacity = _capacity(sizes)
     if claim["capacity"] != capacity:
         raise Refused(f"the capacity is {capacity}, not {claim['capacity']}")
     tail = _proved(gram, capacity, [_interval(ends) for ends in claim["tail"]])
     low, high = sum((ends[0] for ends in tail), Fraction(0)), sum((ends[1] for ends in tail), Fraction(0))
-    if error < low:
+    if error[1] < low:
         raise Refused(
-            f"the error {float(error):.17g} is below the floor {float(low):.17g} that theory proves: a counterexample, "
-            "or an error in the weights' reading"
+            f"the error {float(error[1]):.17g} is below the floor {float(low):.17g} that theory proves: "
+            "a counterexample, or a bug here"
         )
     _require("floor", claim["floor"], low, high)
-    _require("excess", claim["excess"], error - high, error - low)
+    _require("excess", claim["excess"], error[0] - high, error[1] - low)
     if low > 0:
-        _require("ratio", claim["ratio"], error / high, error / low, Fraction(1, 10**6))
+        _require("ratio", claim["ratio"], error[0] / high, error[1] / low, Fraction(1, 10**6))
     elif claim["ratio"] is not None:
         raise Refused("there is no ratio to a floor that may be 0")
 
@@ -110,13 +113,16 @@ def _near(x: Fraction, y: Any) -> bool:
 
 def _named(config: Mapping[str, Any]) -> list[list[list[Any]]]:
     """The matrices that the options of the task stand for."""
+    if config["task"] == "workspace":
+        size = range(config["tokens"])
+        return [[[int(j == (i + 1) % len(size)) for j in size] for i in size]]
     if config["mode"] != "position-only":
         raise Refused("only position-only runs have an exact error")
     if config["task"] == "unstructured":
         sizes = config["terms"], config["tokens"], config["tokens"]
         return np.random.default_rng(0).standard_normal(sizes).tolist()
     if config["task"] != "polynomial":
-        raise Refused(f"task {config['task']!r}: known are polynomial and unstructured")
+        raise Refused(f"task {config['task']!r}: known are polynomial, unstructured and workspace")
     rows = load_graph(config["graph"]).adjacency.tolist()
     if config["normalise"] == "none":
         return [rows]
@@ -134,19 +140,24 @@ def _bank(config: Mapping[str, Any], given: list[list[list[Fraction]]]) -> list[
     for m in given:
         common = math.lcm(*(x.denominator for row in m for x in row))
         whole.append((fmpz_mat([[int(x * common) for x in row] for row in m]), Fraction(1, common)))
-    if config["task"] == "polynomial":
+    if config["task"] != "unstructured":
         a, factor = whole[0]
         size = range(a.nrows())
         whole = [(fmpz_mat([[int(i == j) for j in size] for i in size]), Fraction(1))]
-        for _ in range(config["terms"] - 1):
+        for _ in range(_terms(config) - 1):
             whole.append((whole[-1][0] * a, whole[-1][1] * factor))
     bank = []
     for m, factor in whole:
         entries = [int(x) for x in m.entries()]
         square = factor**2 * sum(x * x for x in entries)
-        scale = _inverse_root(square) if config["unit_norm"] and square else Fraction(1)
+        scale = _inverse_root(square) if config.get("unit_norm") and square else Fraction(1)
         bank.append((entries, factor * scale))
     return bank
+
+
+def _terms(config: Mapping[str, Any]) -> int:
+    """k; of the workspace as many as tokens."""
+    return config["tokens"] if config["task"] == "workspace" else config["terms"]
 
 
 def _inverse_root(square: Fraction) -> Fraction:
@@ -172,14 +183,15 @@ def _gram(bank: Sequence[tuple[list[int], Fraction]]) -> list[list[Fraction]]:
 def _sizes(config: Mapping[str, Any], bank: Sequence[tuple[list[int], Fraction]]) -> Sizes:
     heads, width, attention = config["heads"], config["width"], config["attention"]
     tokens = math.isqrt(len(bank[0][0]))
-    if config["terms"] != len(bank):
-        raise Refused(f"the bank has {len(bank)} matrices, not {config['terms']}")
+    softmax = config["task"] == "workspace"
+    if _terms(config) != len(bank):
+        raise Refused(f"the bank has {len(bank)} matrices, not {_terms(config)}")
     if attention == "mha":
-        return Sizes(tokens, width, len(bank) * width, heads, None)
+        return Sizes(tokens, width, len(bank) * width, heads, None, softmax=softmax)
     if attention != "iha":
         raise Refused(f"attention {attention!r}: known are mha and iha")
     pseudo = config["pseudo_heads"] or heads
-    return Sizes(tokens, width, len(bank) * width, heads, pseudo, config["collapse"] == "per_head")
+    return Sizes(tokens, width, len(bank) * width, heads, pseudo, config["collapse"] == "per_head", softmax)
 
 
 def _capacity(sizes: Sizes) -> int:
@@ -205,19 +217,41 @@ def _error(
     tensors: Mapping[str, np.ndarray],
     bank: Sequence[tuple[list[int], Fraction]],
     gram: Sequence[Sequence[Fraction]],
-) -> Fraction:
-    """|M - T|^2 / |T|^2 as |M|^2 - 2 <M, T> + |T|^2, where T has T_t at output t d + a of coordinate a."""
+) -> tuple[Fraction, Fraction]:
+    """|M - T|^2 / |T|^2 as |M|^2 - 2 <M, T> + |T|^2, where T has T_t at output t d + a of coordinate a; its ends."""
+    with ctx.workprec(PRECISION):
+        found = _quotient(sizes, tensors, bank, gram)
+        if not isinstance(found, arb):
+            return found, found
+        if not found.is_finite():
+            raise Refused("the weights are so large that ball arithmetic has no answer")
+        low, high = (end.man_exp() for end in (found.lower(), found.upper()))
+        return int(low[0]) * Fraction(2) ** int(low[1]), int(high[0]) * Fraction(2) ** int(high[1])
+
+
+def _quotient(
+    sizes: Sizes,
+    tensors: Mapping[str, np.ndarray],
+    bank: Sequence[tuple[list[int], Fraction]],
+    gram: Sequence[Sequence[Fraction]],
+) -> Any:
+    """A fraction, or a ball of softmax."""
+
+    def number(x: Fraction) -> Any:
+        return arb(fmpq(x.numerator, x.denominator)) if sizes.softmax else x
+
     m, exponent = operator(sizes, tensors)
     unit = Fraction(2) ** exponent
-    norm = sizes.width * sum(gram[t][t] for t in range(len(bank)))
+    norm = sizes.width * sum((gram[t][t] for t in range(len(bank))), Fraction(0))
     if not norm:
         raise Refused("a bank of zeros has no relative error")
-    products = Fraction(0)
+    products = number(Fraction(0))
     for t, (entries, factor) in enumerate(bank):
         for a in range(sizes.width):
             own = m[t * sizes.width + a, a].ravel().tolist()
-            products += unit * factor * sum(x * y for x, y in zip(own, entries, strict=True))
-    return (unit**2 * int((m**2).sum()) - 2 * products + norm) / norm
+            products += number(unit * factor) * sum(x * y for x, y in zip(own, entries, strict=True))
+    square = sum(x * x for x in m.ravel().tolist())
+    return (number(unit**2) * square - 2 * products + number(norm)) / number(norm)
 
 
 def _proved(

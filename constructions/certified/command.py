@@ -14,11 +14,12 @@ from iha_theory.cli import output
 
 EPILOG = """\
 A claim (DIR/certified/ID.json, docs/certified.md) says of one run, with its weights' SHA-256: the error of its exact
-operator, a fraction; the floor that theory proves for so many heads, between two decimals; what is between them. Of a
-folder of runs (train and sweep with --out) the claims that are not there are made first, for position-only runs of mha
-and iha on polynomial and unstructured. Then every claim is checked: the operator is computed again from the weights, in
-integers and by other code, the bank from the task's definition, and the floor is proved by counting signs of
-eigenvalues. A claim whose run is below the floor fails: it would disprove a theorem.
+operator, a fraction (of softmax attention between two decimals); the floor that theory proves for so many heads,
+between two decimals; what is between them. Of a folder of runs (train and sweep with --out) the claims that are not
+there are made first, for position-only runs of mha and iha on polynomial, unstructured and workspace. Then every claim
+is checked: the operator is computed again from the weights, in integers and by other code, the bank from the task's
+definition, and the floor is proved by counting signs of eigenvalues. A claim whose run is below the floor fails: it
+would disprove a theorem.
 
 columns:
   floor    the least relative squared error that so many heads allow
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     if failed:
         out.print(f"{len(failed)} of {len(checked)} claims do NOT hold ({seconds:.0f} s)")
         return 1
-    out.print(f"All {len(checked)} claims hold: errors exact, floors proved ({seconds:.0f} s).")
+    out.print(f"All {len(checked)} claims hold: errors and floors are proved ({seconds:.0f} s).")
     return 0
 
 

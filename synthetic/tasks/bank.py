@@ -42,6 +42,15 @@ class BankTask(Task):
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """T."""
 
+    @abstractmethod
+    def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
+        """What the bank is made of, and the bank over QQ before any scaling."""
+
+    def exact(self) -> ExactTarget:
+        """See the class; softmax attention."""
+        given, bank = self.exact_matrices()
+        return ExactTarget(given, tuple(bank), self.width, "softmax")
+
     def build(self, setting: Setting) -> Problem:
         """See the class; softmax attention."""
         from synthetic.tasks.bank_problem import Bank
@@ -65,10 +74,6 @@ class LinearBankTask(BankTask):
         matrices = unit_norm(self.matrices()).numpy() if self.unit_norm else self.matrices()
         return Bank(matrices, self.width, setting, pattern="linear", content=self.mode == "content")
 
-    @abstractmethod
-    def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
-        """What the bank is made of, and the bank over QQ before any scaling."""
-
     def exact(self) -> ExactTarget:
         """See the class. With `unit_norm` each matrix is times the float64 nearest to 1 / norm; a zero matrix stays."""
         if self.mode != "position-only":
@@ -88,6 +93,16 @@ def _inverse_norm(m: "DomainMatrix") -> float:
     n, d = square.numerator, square.denominator
     shift = max(0, 128 + (n.bit_length() - d.bit_length() + 1) // 2)
     return isqrt((d << 2 * shift) // n) / (1 << shift)
+
+
+def exact_powers(a: np.ndarray, terms: int) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
+    """A, and I, A, ..., A^{k-1} over QQ."""
+    from sympy import QQ
+
+    from iha_theory.exact import matrix
+    from synthetic.tasks.filter_bank import power_blocks
+
+    return (a,), list(power_blocks(matrix(a, QQ), terms))
 
 
 def powers(graph: "Graph", normalisation: "Normalisation", terms: int) -> Float64[np.ndarray, "k N N"]:

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from iha_theory.options import option
 from synthetic.graphs import Graph, digest, family_size, is_file, load, normalise
-from synthetic.tasks.bank import LinearBankTask, powers
+from synthetic.tasks.bank import LinearBankTask, exact_powers, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
 
 if TYPE_CHECKING:
@@ -64,13 +64,7 @@ class Polynomial(LinearBankTask):
 
     def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
         """The graph's matrix, normalised as the task says (symmetric: in float64), and its powers."""
-        from sympy import QQ
-
-        from iha_theory.exact import matrix
-        from synthetic.tasks.filter_bank import power_blocks
-
-        a = normalise(self.given(), self.normalise).adjacency
-        return (a,), list(power_blocks(matrix(a, QQ), self.terms))
+        return exact_powers(normalise(self.given(), self.normalise).adjacency, self.terms)
 
     def given(self) -> Graph:
         """The graph.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Split = Literal["train", "validation", "test"]
 SPLITS = get_args(Split)
-EXACT_TASKS = "polynomial and unstructured, with --mode position-only"
+EXACT_TASKS = "workspace, polynomial and unstructured, the last two with --mode position-only"
 """Those whose `Task.exact` there is, for errors."""
 Samples = tuple[Shaped[np.ndarray, "..."], ...]
 """Inputs, and labels if the task has any."""
@@ -118,11 +118,13 @@ class ExactTarget(NamedTuple):
             bank itself.
         bank: T_0, ..., T_{k-1}, over QQ.
         width: of the content, d.
+        pattern: of the attention, "linear" or "softmax".
     """
 
     given: tuple[np.ndarray, ...]
     bank: "tuple[DomainMatrix, ...]"
     width: int
+    pattern: str = "linear"
 
 
 class Size(NamedTuple):
@@ -217,7 +219,7 @@ class Task(Problem, Options):
         return self
 
     def exact(self) -> ExactTarget:
-        """The target without rounding, for tasks whose target and model are linear maps over the rationals.
+        """The target without rounding, for tasks whose target is a linear map over the rationals, and the model linear.
 
         Raises:
             ValueError: a task, or options of one, for which there is no such thing; or as `build`.

@@ -1,15 +1,18 @@
 """The workspace of CPM-3: every position collects all tokens, x_n, x_{n+1}, ..., in softmax attention (App. B.3)."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from jaxtyping import Float64
 
 from iha_theory.options import option
 from synthetic.graphs import builtin
-from synthetic.tasks.bank import BankTask, powers
+from synthetic.tasks.bank import BankTask, exact_powers, powers
 from synthetic.tasks.task import Grid, Sweep, up_to
+
+if TYPE_CHECKING:
+    from sympy.polys.matrices import DomainMatrix
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,7 @@ class Workspace(BankTask):
     def matrices(self) -> Float64[np.ndarray, "k N N"]:
         """The powers of a directed cycle."""
         return powers(builtin(f"cycle:{self.tokens}"), "none", self.tokens)
+
+    def exact_matrices(self) -> "tuple[tuple[np.ndarray, ...], list[DomainMatrix]]":
+        """The directed cycle, and its powers."""
+        return exact_powers(builtin(f"cycle:{self.tokens}").adjacency, self.tokens)

@@ -1,9 +1,10 @@
 """What is claimed of a finished run, with all that is needed to check it: `certified/ID.json` in a folder of runs.
 
-A layer with linear attention whose queries and keys see positions only is one linear map of its content. Its weights
-are float32 or float64, so rational numbers, and so are the map and its relative squared error against the task's bank
-(docs/bounds.md, Theorem 3): no rounding anywhere. What float32 makes of the same weights when it runs them is another
-matter, and not claimed.
+A layer whose queries and keys see positions only is one linear map of its content. Its weights are float32 or float64,
+so rational numbers, and with linear attention so are the map and its relative squared error against the task's bank
+(docs/bounds.md, Theorem 3): no rounding anywhere. Softmax attention has exponentials of rational numbers in it, and its
+error is between two decimals of 30 digits, rigorously. What float32 makes of the same weights when it runs them is
+another matter, and not claimed.
 """
 
 import hashlib
@@ -24,6 +25,7 @@ from iha_theory.operators.weights import read
 from iha_theory.places import replace
 from synthetic.tasks.task import ExactTarget
 from synthetic.training import model
+from synthetic.training.certified import softmax
 from synthetic.training.certified.spectrum import outward, shares, square, written
 from synthetic.training.config import TrainConfig
 
@@ -54,9 +56,9 @@ def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     """The claim about a record of a folder, from the weights beside it.
 
     Fields: schema; run, config (every option of the run); weights (their file, from the folder) and sha256; matrices
-    (A, or the bank, as numbers without rounding); capacity R; error (p/q); tail: decimal ends around s_i^2 / sum s^2,
-    i > R, the singular values of the bank; floor: around their sum; excess: around error - floor; ratio: around
-    error / floor, null where the floor may be 0; versions.
+    (A, or the bank, as numbers without rounding); capacity R; error: p/q, or of softmax two decimals around it; tail:
+    decimals around s_i^2 / sum s^2, i > R, the singular values of the bank; floor: around their sum; excess: around
+    error - floor; ratio: around error / floor, null where the floor may be 0; versions.
 
     Raises:
         ValueError: as `unfinished` or `refusal` says, or as `model.load_model`.
@@ -70,10 +72,16 @@ def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     file = weights_file(folder, record["id"])
     target, capacity = config.problem.exact(), config.capacity
     assert capacity is not None
-    error = relative_error(columns(read(layer, 0, value_width=target.width)), target)
+    weights = read(layer, 0, value_width=target.width)
+    if target.pattern == "softmax":
+        own = outward(*softmax.relative_error(weights, target))
+        error = Fraction(own[0]), Fraction(own[1])
+    else:
+        error = (relative_error(columns(weights), target),) * 2
+        own = f"{error[0].numerator}/{error[0].denominator}"
     tail = [outward(*share) for share in shares(target.bank)[capacity:]]
     floor = [sum(map(Fraction, ends), Fraction(0)) for ends in zip(*tail, strict=True)] or [Fraction(0), Fraction(0)]
-    ratio = outward(error / floor[1], error / floor[0]) if floor[0] else None
+    ratio = outward(error[0] / floor[1], error[1] / floor[0]) if floor[0] else None
     return {
         "schema": SCHEMA,
         "run": record["id"],
@@ -82,10 +90,10 @@ def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
         "matrices": [written(m) for m in target.given],
         "capacity": capacity,
-        "error": f"{error.numerator}/{error.denominator}",
+        "error": own,
         "tail": tail,
         "floor": outward(*floor),
-        "excess": outward(error - floor[1], error - floor[0]),
+        "excess": outward(error[0] - floor[1], error[1] - floor[0]),
         "ratio": ratio,
         "versions": {
             "iha_theory": __version__,
@@ -119,7 +127,8 @@ def digest(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(claim: Mapping[str, Any]) -> str:
     """A claim in one line, rounded."""
-    error, floor = float(Fraction(claim["error"])), float(Fraction(claim["floor"][0]))
+    exact = isinstance(claim["error"], str)
+    error, floor = float(Fraction(claim["error"] if exact else claim["error"][0])), float(Fraction(claim["floor"][0]))
     if below(claim):
         return f"error {error:.17g} is BELOW the floor {floor:.17g} that theory proves"
     if claim["ratio"] is None:

@@ -50,9 +50,20 @@ def shares(bank: Sequence[DomainMatrix]) -> list[tuple[Fraction, Fraction]]:
     with flint.ctx.workprec(PRECISION):
         roots: Any = flint.fmpz_poly(coefficients[zeros:]).complex_roots()
         for root, times in roots:
-            ends = [_fraction(end) / trace for end in (root.real.lower(), root.real.upper())]
-            found += [(max(ends[0], Fraction(0)), ends[1])] * times
+            low, high = (end / trace for end in ends(root.real))
+            found += [(max(low, Fraction(0)), high)] * times
     return sorted(found, reverse=True)
+
+
+def ends(ball: flint.arb) -> tuple[Fraction, Fraction]:
+    """The ends of a ball, which are dyadic.
+
+    Raises:
+        ValueError: a ball that is not finite.
+    """
+    if not ball.is_finite():
+        raise ValueError("the weights are so large that ball arithmetic has no answer")
+    return _fraction(ball.lower()), _fraction(ball.upper())
 
 
 def _fraction(x: flint.arb) -> Fraction:

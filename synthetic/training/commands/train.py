@@ -22,8 +22,8 @@ or is stopped with --stop-at and continued with --resume.
 
 certified runs:
   --certify adds DIR/certified/ID.json: the run's weights by their SHA-256, their exact error, a fraction, and the floor
-  as a rigorous interval. It is for position-only runs of mha and iha on polynomial and unstructured, whose attention is
-  linear. iha-theory certify checks it by other code, without training.
+  as a rigorous interval. It is for position-only runs of mha and iha on polynomial and unstructured (linear attention)
+  and workspace (softmax: the error is an interval too). iha-theory certify checks it by other code, without training.
 
 your own:
   TASK and --attention take MODULE:CLASS too, looked up from the current directory. A task is a subclass of

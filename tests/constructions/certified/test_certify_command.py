@@ -68,7 +68,7 @@ def test_the_runs_of_a_sweep_are_certified(call, tmp_path):
     ("arguments", "word"),
     [
         (ONE, "needs --out"),
-        (("train", "workspace", "--out", "o"), "accepted are polynomial"),
+        (("train", "cpm3", "--out", "o"), "accepted are workspace, polynomial"),
         (("train", "polynomial", "--mode", "content", "--out", "o"), "estimated from samples"),
         (("train", "polynomial", "--attention", "gqa", "--out", "o"), "accepted are mha, iha"),
     ],
@@ -87,5 +87,5 @@ def test_what_is_no_claim_is_one_line(call, refused, tmp_path):
         assert "is no claim" in refused("certify", tmp_path / "x.json")
     (tmp_path / "x.json").write_text("{}")
     assert "there are no weights" in call("certify", tmp_path / "x.json")[1]
-    assert call("train", "workspace", *SMALL, "--tokens", "3", "--out", tmp_path / "w")[0] == 0
+    assert call("train", "parity", "--bits", "2", "--steps", "5", "--out", tmp_path / "w")[0] == 0
     assert "can be certified: no run on this task" in refused("certify", tmp_path / "w")

@@ -65,8 +65,8 @@ def test_matrices_are_written_without_rounding():
     ("task", "options", "word"),
     [
         ("polynomial", {"mode": "content"}, "position-only"),
-        ("workspace", {}, "accepted are polynomial"),
-        ("cpm3", {}, "polynomial"),
+        ("cpm3", {}, "accepted are workspace, polynomial"),
+        ("parity", {}, "accepted are workspace, polynomial"),
     ],
 )
 def test_tasks_without_an_exact_target_say_so(task, options, word):
