@@ -3,10 +3,13 @@
 import argparse
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from iha_theory.cli import output
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EPILOG = """\
 names:
@@ -17,6 +20,10 @@ names:
           forbids, over those of a matrix product
   hybrid  five layers, forward and backward, N = 2048, D = 256: MHA and IHA with windows in four and a global one
           (App. C), against MHA with all layers global, in time and in FLOPs
+  decode  the next token of causal layers that keep 1,024 to 16,384 tokens, D = 256, float32: MHA and grouped-query
+          attention with 4 heads, IHA with 4 heads of rank 16 in three ways, wider MHAs (iha-theory costs --help).
+          "limit": the least that a matrix product's FLOP/s and a copy's bytes/s leave, over MHA's
+  data    labels of CPM-3 in batches, by one core, against the triple loop of the definition
   sweep   training runs as one batched program against the same runs one by one, with one thread
 
 The ways run alternately in one process, so that what else the machine does hits all. A ratio is the median over the
@@ -32,7 +39,7 @@ GRID = {"mha": range(1, 10), "iha": range(1, 5)}
 """Layers and heads of the runs: nine blocks of a 16 x 16 matrix, as in `iha-theory sweep polynomial`."""
 
 
-NAMES = ("layer", "hybrid", "sweep")
+NAMES = ("layer", "hybrid", "sweep", "decode", "data")
 
 
 def add_parser(commands: Any) -> None:
@@ -43,10 +50,12 @@ def add_parser(commands: Any) -> None:
         epilog=EPILOG,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure; default all")
-    parser.add_argument("--repeats", metavar="N", type=int, help="of each way; default 9 for layer, 3 for the others")
+    parser.add_argument("--repeats", metavar="N", type=int, help="of each way; default 9, 3 for hybrid and sweep")
     parser.add_argument("--steps", metavar="N", type=int, default=200, help="sweep: of each run; default 200")
     parser.add_argument("--seeds", metavar="N", type=int, default=8, help="sweep: runs; default 8")
-    parser.add_argument("--device", metavar="DEVICE", default="cpu", help="layer: cpu, cuda or cuda:1; default cpu")
+    parser.add_argument(
+        "--device", metavar="DEVICE", default="cpu", help="layer, decode: cpu, cuda or cuda:1; default cpu"
+    )
     parser.add_argument("--json", metavar="FILE", help=output.JSON_HELP)
     parser.set_defaults(run=run)
 
@@ -61,8 +70,13 @@ def run(arguments: argparse.Namespace) -> int:
         if given is not None and given < 1:
             raise ValueError(f"--{name} takes an integer of at least 1, got {given}")
     names = arguments.names or NAMES
-    output.prepare_json(arguments.json)
-    console, found = output.console(arguments.json), {}
+    found: dict[str, Any] = {}
+    with output.kept(arguments.json, "bench", lambda: found):
+        return _measure(names, arguments, output.console(arguments.json), found)
+
+
+def _measure(names: Sequence[str], arguments: argparse.Namespace, console: "Console", found: dict[str, Any]) -> int:
+    """Fills `found`, benchmark by benchmark, and prints the tables."""
     if "layer" in names:
         found |= _layer(arguments.repeats or 9, arguments.device)
         columns = ("size", "way", "median ms", "over the first", "over MHA", "peak MiB", "of product", "n")
@@ -93,7 +107,14 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [(b["name"], f"{b['ratio']:.2f}", f"{b['median_s']:.3f}", str(b["n"])) for b in found["benchmarks"]]
         columns = ("benchmark", "times faster", "median s", "n")
         console.print(output.table([(name, i > 0) for i, name in enumerate(columns)], rows))
-    output.write_json(arguments.json, "bench", found)
+    if "decode" in names:
+        from synthetic.training.speed import decoding
+
+        decoding.run(arguments.repeats or 9, arguments.device, console, found)
+    if "data" in names:
+        from synthetic.training.speed import labels
+
+        return labels.run(arguments.repeats or 9, console, found)
     return 0
 
 
