@@ -9,6 +9,7 @@ from torch import Tensor
 
 from constructions.checks.oracles import relations as oracle
 from constructions.construction import Construction
+from constructions.targets.copying import Copying
 from constructions.targets.relations import Composition
 from iha_theory.rounding import UNIT
 from synthetic.tasks.reasoning.relations import compose
@@ -35,7 +36,7 @@ def relations(points: int) -> Tensor:
     return torch.from_numpy(found)
 
 
-def wrong_bits(net: Composition, x: Tensor, hops: int) -> float:
+def wrong_bits(net: Composition | Copying, x: Tensor, hops: int) -> float:
     """How many bits are not exactly those of the task."""
     return float((net(x) != torch.from_numpy(compose(x.numpy(), hops))).sum())
 

@@ -72,6 +72,16 @@ class Overlap(nn.Module):
         return 1 - torch.relu(1 - torch.relu(2 * self.points * s - 0.5))
 
 
+def require_relations(relations: Tensor, points: int) -> None:
+    """Refuses what is no relations (batch, m, m) of 0 and 1.
+
+    Raises:
+        ValueError: other numbers, another m.
+    """
+    if relations.shape[1:] != (points, points) or not bool(((relations == 0) | (relations == 1)).all()):
+        raise ValueError(f"accepted are relations on {points} points, (batch, {points}, {points}), of 0 and 1")
+
+
 @dataclass(frozen=True)
 class Composition(Counted):
     """Two heads and the MLP behind them: relations in, scores of their h-step paths out."""
@@ -93,8 +103,7 @@ class Composition(Counted):
             ValueError: other numbers, another m.
         """
         m = self.mlp.points
-        if relations.shape[1:] != (m, m) or not bool(((relations == 0) | (relations == 1)).all()):
-            raise ValueError(f"accepted are relations on {m} points, (batch, {m}, {m}), of 0 and 1")
+        require_relations(relations, m)
         points = torch.eye(m, dtype=torch.float64)
         codes = torch.cat((points.repeat_interleave(m, 0), points.repeat(m, 1)), dim=-1)
         x = relations.flatten(1).unsqueeze(-1).to(codes.dtype)

@@ -10,6 +10,7 @@ import torch
 
 from constructions.checks.relations import paths_error, relations, wrong_bits
 from constructions.ledger.statement import Claim, Finding, Place, Statement
+from constructions.targets.copying import COPIES, copying
 from constructions.targets.relations import PATTERNS, composition, paths
 from iha_theory.attention import MultiHeadAttention
 from synthetic.tasks.reasoning.relations import compose
@@ -100,6 +101,57 @@ def _four(points: int, i: int, j: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack(joined_by), np.stack(neither)
 
 
+def one_layer(points: int, hops: int, *, further: int = 0) -> Finding:
+    """The bits that one part of the tokens has to tell: each relation on the free points is read off, pair by pair.
+
+    further: steps by which the path that reads is too long.
+    """
+    side = points - hops + 2 if hops > 2 else points - 1
+    free = np.unique(relations(side).numpy(), axis=0) if hops > 2 else np.array(list(product((0, 1), repeat=side)))
+    wrong = 0
+    told = []
+    for read in product(range(side), repeat=2 if hops > 2 else 1):
+        labels = compose(_read(free, points, hops, read), hops + further)[:, 0, 0]
+        wrong += int((labels != free[(slice(None), *read)]).sum())
+        told.append(labels)
+    different = len({tuple(row) for row in np.stack(told, axis=1)})
+    bits = side**2 if hops > 2 else side
+    what = f"m = {points}, h = {hops}: {wrong} of {len(told) * len(free)} bits read wrong; {different} of {len(free)}"
+    holds = not wrong and different == len(free)
+    return Finding(holds, f"{what} relations on other tokens told apart; {bits} bits", {"bits": bits, "wrong": wrong})
+
+
+def _read(free: np.ndarray, points: int, hops: int, read: tuple[int, ...]) -> np.ndarray:
+    """Relations in which a path of h steps goes from 0 to 0 if and only if the bit `read` of the free part is 1.
+
+    The free part is a relation on the last m - h + 2 points, reached by a chain from 0 (h > 2); or which points go to
+    point 0 (h = 2).
+    """
+    found = np.zeros((len(free), points, points), dtype=int)
+    if hops == 2:
+        found[:, 1:, 0] = free
+        found[:, 0, 1 + read[0]] = 1
+        return found
+    first = hops - 2
+    found[:, first:, first:] = free
+    for at in range(first - 1):
+        found[:, at, at + 1] = 1
+    found[:, first - 1, first + read[0]] = 1
+    found[:, first + read[1], 0] = 1
+    return found
+
+
+def by_copying(points: int, pattern: str, *, hops: int = 3) -> Finding:
+    """Every bit of R^3 in one layer. hops: others, which it does not compose."""
+    net = copying(points, pattern)
+    x = relations(points)
+    wrong = int(wrong_bits(net, x, hops))
+    units = net.mlp.steps.out_features + net.mlp.paths.out_features + 2
+    holds = not wrong and net.layer.num_heads == 1 and units == 4 * points**2 + 2
+    what = f"m = {points}, {pattern}: one head of value width {net.layer.value_head_dim}, {units} ReLUs"
+    return Finding(holds, f"{what}, {wrong} of {x.numel()} bits are wrong", {"wrong": wrong})
+
+
 STATEMENTS = (
     Statement(
         id="T20a",
@@ -145,6 +197,36 @@ STATEMENTS = (
             cases={"points": range(1, 8)},
             mutants={"only m = 1": {"most": 1}, "m = 3 too": {"most": 3}},
             wider={"points": range(1, 12)},
+        ),
+    ),
+    Statement(
+        id="T20d",
+        source="docs/relations.md, Theorem 4",
+        place=Place("exact", ("relation", "mha", "iha", "pattern")),
+        claim=Claim(
+            text="the paths of h steps in one layer, whatever the MLP behind it: of other tokens a layer of R softmax "
+            "rows and value width d_v is told R (d_v + 1) numbers, which must hold (m - h + 2)^2 bits for h >= 3, "
+            "m - 1 for h = 2 (R = H in MHA, H P in IHA)",
+            test=one_layer,
+            cases={"points": (4, 5), "hops": (2, 3, 4)},
+            mutants={"a step further": {"further": 1}},
+            wider={"points": (4, 5, 6, 7), "hops": (2, 3, 4, 5)},
+        ),
+        note="So three hops separate depths, not heads: Theorem 1 takes two layers of two heads, each m + 1 wide. "
+        "Nothing is said at App. D's sizes: 49 bits at m = 8 against 136 numbers of MHA with 8 heads 16 wide. Where "
+        "the free part has more than 3 points, some of its relations, not all.",
+    ),
+    Statement(
+        id="T20e",
+        source="docs/relations.md, Theorem 4",
+        place=Place("exact", ("copying",)),
+        claim=Claim(
+            text="paths of three steps of any relation on m points in one layer: one head with equal weights, value "
+            "width m^2, and 4m^2 + 2 ReLUs",
+            test=by_copying,
+            cases={"points": (1, 2, 3, 5, 8), "pattern": COPIES},
+            mutants={"two steps": {"hops": 2}, "four": {"hops": 4}},
+            wider={"points": range(1, 8), "pattern": COPIES},
         ),
     ),
 )

@@ -6,6 +6,7 @@ from itertools import product
 from constructions.checks.mutants import Subject, in_place
 from constructions.checks.relations import EXHAUSTIVE, paths_error, relations, scores_error, wrong_bits
 from constructions.checks.result import CheckResult
+from constructions.targets.copying import COPIES, copying
 from constructions.targets.relations import PATTERNS, Composition, composition, paths
 
 POINTS = range(1, 11)
@@ -16,9 +17,12 @@ COMPOSED = (
 )
 COUNTED = "the number of two-step paths of any relation on m points: m heads of MHA that see content, and no MLP"
 
+COPIED = "paths of three steps of any relation on m points in one layer: one uniform head of width m^2, 4m^2 + 2 ReLUs"
+
 
 def checks(points: int, exact_only: bool) -> Iterator[CheckResult]:
-    """The bits for each number of steps by softmax and by hard attention, the scores of the latter, and the paths."""
+    """The bits for each number of steps by softmax and by hard attention, the scores of the latter; three steps in one
+    layer; and the paths."""
     x = relations(points)
     compared = f"{'all' if points <= EXHAUSTIVE else 'some'} relations, {len(x)}"
     for hops, pattern in product(HOPS, PATTERNS):
@@ -32,6 +36,20 @@ def checks(points: int, exact_only: bool) -> Iterator[CheckResult]:
             error, bound = scores_error(net, x, hops)
             compared_too = f"scores, {compared}"
             yield CheckResult.of(net, name, "mha", "float64", error=error, bound=bound, compared=compared_too, **about)
+    for pattern in COPIES:
+        copied = copying(points, pattern)
+        yield CheckResult.of(
+            copied,
+            f"relations-copied/m={points}/{pattern}",
+            "mha",
+            "exact",
+            claim=COPIED,
+            error=wrong_bits(copied, x, 3),
+            bound=0.0,
+            setting={"points": points, "pattern": pattern},
+            compared=f"bits, {compared}",
+            claimed_heads=1,
+        )
     construction = paths(points)
     yield CheckResult.of(
         construction,
@@ -49,7 +67,7 @@ def checks(points: int, exact_only: bool) -> Iterator[CheckResult]:
 
 def subjects() -> list[Subject]:
     """The checks to be tested by mutants."""
-    return [_bits(3, 3, "softmax"), _scores(3, 2), _paths(3)]
+    return [_bits(3, 3, "softmax"), _scores(3, 2), _copied(3, "softmax"), _paths(3)]
 
 
 def _bits(points: int, hops: int, pattern: str) -> Subject:
@@ -87,6 +105,22 @@ def _scores(points: int, hops: int) -> Subject:
             "a flag dropped": in_place(lambda net: net.mlp.above.weight[:, points].zero_()),
             "a unit dropped": in_place(lambda net: net.mlp.total.weight[:, 0].zero_()),
             "noise of 1e-3 in the MLP": in_place(lambda net: net.mlp.above.weight.add_(1e-3)),
+        },
+    )
+
+
+def _copied(points: int, pattern: str) -> Subject:
+    x = relations(points)
+    return Subject(
+        f"relations-copied/m={points}/{pattern}/mha/exact",
+        build=lambda: copying(points, pattern),
+        error=lambda net: (wrong_bits(net, x, 3), 0.0),
+        outputs=lambda net: net(x),
+        layer=lambda net: net.layer,
+        extra={
+            "a path dropped": in_place(lambda net: net.mlp.paths.weight[1].zero_()),
+            "rows read as columns": in_place(lambda net: net.mlp.paths.weight.copy_(net.mlp.paths.weight.roll(9, 1))),
+            "a step's code dropped": in_place(lambda net: net.mlp.steps.weight[0, points**2 :].zero_()),
         },
     )
 

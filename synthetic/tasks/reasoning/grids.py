@@ -8,13 +8,18 @@ for the time that IHA with P = H takes. Parameters, FLOPs and time are in the re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from synthetic.tasks.task import Grid
+from synthetic.tasks.task import Grid, Sweep
 
 WIDTH = 64
 HEADS = 4
 OTHERS = ("simplicial", "strassen", "talking-heads", "gated")
 QUICK = ("talking-heads", "gated")
 """Without those whose time grows with N^3."""
+REMAINING = (
+    *("mqa", "gqa", "mla", "tensor-product", "composable", "multi-token"),
+    *("gated-headwise", "gated-linear", "forgetting"),
+)
+"""The layers that the cpu presets leave out, of one layer each."""
 RATES = (0.001, 0.0001)
 """The paper's (App. D)."""
 PAPER: dict[str, Any] = {
@@ -63,6 +68,16 @@ def cpu(common: Mapping[str, Any], *, more: int, wide: int, longer: int) -> tupl
         Grid(own | {"width": wide, "mlp": 4 * wide}, {"mha": (HEADS,)}),
         Grid(own | {"steps": longer}, {"mha": (HEADS,)}),
     )
+
+
+def others(common: Mapping[str, Any]) -> Sweep:
+    """The preset "others": the attentions that "cpu" leaves out, with 4 heads, on the same data.
+
+    Args:
+        common: as in `equal_heads`.
+    """
+    grids = (Grid(dict(common), dict.fromkeys(REMAINING, (HEADS,))),)
+    return Sweep("nine attentions that cpu leaves out, as there", grids, seeds=3)
 
 
 def paper(common: Mapping[str, Any], rates: Iterable[float] = RATES) -> tuple[Grid, ...]:

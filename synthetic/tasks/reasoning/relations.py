@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int64, Shaped
 from iha_theory import blueprint
 from iha_theory.options import option
 from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Ranged
-from synthetic.tasks.reasoning.grids import cpu, paper, strassen
+from synthetic.tasks.reasoning.grids import cpu, others, paper, strassen
 from synthetic.tasks.task import Sweep
 
 TWO_HOPS = {"hops": 2, "smallest": 6, "largest": 10, "density": 0.325}
@@ -35,6 +35,7 @@ class Relations(Ranged):
             cpu({}, more=16, wide=92, longer=2300),
             seeds=3,
             presets={
+                "others": others({}),
                 "paper": Sweep(
                     "App. D, two and three hops, for a GPU", (*paper(TWO_HOPS), *paper(THREE_HOPS)), seeds=1
                 ),

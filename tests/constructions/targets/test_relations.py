@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from constructions.checks.oracles import relations as oracle
+from constructions.targets.copying import COPIES, copying
 from constructions.targets.relations import PATTERNS, composition, paths, sharpness
 from iha_theory.operators.weights import NotPositionOnlyError, read
 from synthetic.tasks.reasoning.relations import compose
@@ -36,6 +37,17 @@ def test_paths_of_so_many_steps(relations, hops):
     assert np.array_equal(compose(relations, hops)[0], expected)
     for pattern in PATTERNS:
         assert np.array_equal(composition(len(expected), hops, pattern)(torch.from_numpy(relations))[0], expected)
+
+
+@given(square)
+@settings(max_examples=30, deadline=None)
+def test_three_steps_in_one_layer(relations):
+    expected = walk(relations[0], 3)
+    for pattern in COPIES:
+        net = copying(len(expected), pattern)
+        assert np.array_equal(net(torch.from_numpy(relations))[0], expected)
+        assert np.allclose(net.scores(torch.from_numpy(relations))[0], np.linalg.matrix_power(relations[0], 3))
+        assert net.layer.num_heads == 1
 
 
 @given(square)
@@ -71,6 +83,7 @@ def test_softmax_needs_its_scale():
 def test_they_see_content():
     with pytest.raises(NotPositionOnlyError, match="keys use content"):
         read(paths(2).layer, 1)
+    assert not copying(2).layer.q_proj.weight[:, :4].any()  # this one does not
 
 
 @pytest.mark.parametrize(
@@ -80,6 +93,9 @@ def test_they_see_content():
         (lambda: composition(3, 0), "at least 1"),
         (lambda: composition(3, 2, "linear"), "hard, softmax"),
         (lambda: paths(0), "at least 1"),
+        (lambda: copying(0), "at least 1"),
+        (lambda: copying(3, "hard"), "linear, softmax"),
+        (lambda: copying(3)(torch.full((1, 3, 3), 2)), "0 and 1"),
         (lambda: composition(3)(torch.full((1, 3, 3), 2)), "0 and 1"),
         (lambda: composition(3)(torch.zeros(1, 2, 2, dtype=torch.long)), "on 3 points"),
     ],
