@@ -1,6 +1,6 @@
 """Composing three steps of a relation in one layer, by one head that copies all of it (docs/relations.md, Theorem 4).
 
-Token t of the m^2 is [R_t e_t, e_t], one-hot. The head gives every token all of R, whose three-step paths 4m^2 ReLUs
+Token t of the m^2 is [R_t e_t, e_t], one-hot (from [x, e_t] by m^2 ReLUs before the layer). The head gives every token all of R, whose three-step paths 4m^2 ReLUs
 count: with the token's own codes e_i and e_j
 
     sum_ab ReLU(u_a + R_ab + v_b - 2),   u_a = sum_r ReLU(R_ra + [r = i] - 1),   v_b = sum_c ReLU(R_bc + [c = j] - 1).

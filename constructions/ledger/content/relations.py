@@ -204,16 +204,16 @@ STATEMENTS = (
         source="docs/relations.md, Theorem 4",
         place=Place("exact", ("relation", "mha", "iha", "pattern")),
         claim=Claim(
-            text="the paths of h steps in one layer, whatever the MLP behind it: of other tokens a layer of R softmax "
-            "rows and value width d_v is told R (d_v + 1) numbers, which must hold (m - h + 2)^2 bits for h >= 3, "
-            "m - 1 for h = 2 (R = H in MHA, H P in IHA)",
+            text="paths of h steps in one layer, whatever follows it: what n softmax rows of value width d_v sum up "
+            "over some part of the other tokens, n (d_v + 1) numbers (n = H in MHA, H P in IHA), takes at least 2^b "
+            "values, b = m - 1 for h = 2 and (m - h + 2)^2 for h >= 3",
             test=one_layer,
             cases={"points": (4, 5), "hops": (2, 3, 4)},
             mutants={"a step further": {"further": 1}},
             wider={"points": (4, 5, 6, 7), "hops": (2, 3, 4, 5)},
         ),
-        note="So three hops separate depths, not heads: Theorem 1 takes two layers of two heads, each m + 1 wide. "
-        "Nothing is said at App. D's sizes: 49 bits at m = 8 against 136 numbers of MHA with 8 heads 16 wide. Where "
+        note="So three hops tell depths apart, and of heads only rows times width: two layers of two heads, m + 1 wide, "
+        "do it (Theorem 1). Nothing is said at App. D's sizes: 49 bits at m = 8 against 136 numbers of MHA with 8 heads 16 wide. Where "
         "the free part has more than 3 points, some of its relations, not all.",
     ),
     Statement(
@@ -221,8 +221,8 @@ STATEMENTS = (
         source="docs/relations.md, Theorem 4",
         place=Place("exact", ("copying",)),
         claim=Claim(
-            text="paths of three steps of any relation on m points in one layer: one head with equal weights, value "
-            "width m^2, and 4m^2 + 2 ReLUs",
+            text="paths of three steps of any relation on m points in one layer, tokens a table of bit and place: one "
+            "head with equal weights, value width m^2, and 4m^2 + 2 ReLUs",
             test=by_copying,
             cases={"points": (1, 2, 3, 5, 8), "pattern": COPIES},
             mutants={"two steps": {"hops": 2}, "four": {"hops": 4}},

@@ -120,6 +120,7 @@ def _copied(points: int, pattern: str) -> Subject:
         extra={
             "a path dropped": in_place(lambda net: net.mlp.paths.weight[1].zero_()),
             "rows read as columns": in_place(lambda net: net.mlp.paths.weight.copy_(net.mlp.paths.weight.roll(9, 1))),
+            "two steps of three are enough": in_place(lambda net: net.mlp.paths.bias.fill_(-1)),
             "a step's code dropped": in_place(lambda net: net.mlp.steps.weight[0, points**2 :].zero_()),
         },
     )

@@ -12,7 +12,7 @@ FAMILIES = """
     bank bank-every-matrix cpm3-workspace cpm3 cpm3-one-head cpm3-two-heads cpm3-packed causal-bank causal-workspace
     inclusion strictness tiled-bank tiled-workspace two-layer-bank reduced-mha reduced-iha reduced-iha-tiled
     reduced-mha-two-layer within convolution state-space state-space-feedthrough fir parity parity-more
-    relations relation-paths
+    relations relations-copied relation-paths
 """
 
 
