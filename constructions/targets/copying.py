@@ -1,7 +1,7 @@
 """Composing three steps of a relation in one layer, by one head that copies all of it (docs/relations.md, Theorem 4).
 
-Token t of the m^2 is [R_t e_t, e_t], one-hot (from [x, e_t] by m^2 ReLUs before the layer). The head gives every token all of R, whose three-step paths 4m^2 ReLUs
-count: with the token's own codes e_i and e_j
+Token t = (r, c) of the m^2 is [R_t e_t, e_r, e_c], one-hot (from [x, e_t] by m^2 ReLUs before the layer). The head
+gives every token all of R, whose three-step paths 4m^2 ReLUs count: with the token's own codes e_i and e_j
 
     sum_ab ReLU(u_a + R_ab + v_b - 2),   u_a = sum_r ReLU(R_ra + [r = i] - 1),   v_b = sum_c ReLU(R_bc + [c = j] - 1).
 
@@ -75,10 +75,9 @@ class Copying(Counted):
         m = self.mlp.points
         require_relations(relations, m)
         points, where = torch.eye(m, dtype=torch.float64), torch.eye(m * m, dtype=torch.float64)
-        x = torch.cat((relations.flatten(1).unsqueeze(-1).double() * where, where.expand(len(relations), -1, -1)), -1)
-        codes = torch.cat((points.repeat_interleave(m, 0), points.repeat(m, 1)), dim=-1)
-        copied = self.layer(x, x, x)
-        return self.mlp(torch.cat((copied, codes.expand(len(x), -1, -1)), dim=-1)).view(relations.shape)
+        codes = torch.cat((points.repeat_interleave(m, 0), points.repeat(m, 1)), dim=-1).expand(len(relations), -1, -1)
+        x = torch.cat((relations.flatten(1).unsqueeze(-1).double() * where, codes), dim=-1)
+        return self.mlp(torch.cat((self.layer(x, x, x), codes), dim=-1)).view(relations.shape)
 
     def __call__(self, relations: Integer[Tensor, "batch m m"]) -> Float[Tensor, "batch m m"]:
         """1 where a path of three steps joins i to j, else 0.
@@ -99,7 +98,7 @@ class Copying(Counted):
 def copying(points: int, pattern: str = "linear") -> Copying:
     """One head of MHA with equal weights for all tokens, value width m^2, and 4m^2 + 2 ReLUs, in one layer.
 
-    Token t is [R_t e_t, e_t].
+    Token t = (r, c) is [R_t e_t, e_r, e_c].
 
     Args:
         points: m.
@@ -112,11 +111,11 @@ def copying(points: int, pattern: str = "linear") -> Copying:
     require_one_of("pattern", pattern, COPIES)
     n = m * m
     sizes = {"head_dim": 1, "value_head_dim": n, "out_proj": False, "dtype": torch.float64}
-    layer = MultiHeadAttention(2 * n, 1, pattern=pattern, scale=1.0, **sizes)  # type: ignore[arg-type]
+    layer = MultiHeadAttention(n + 2 * m, 1, pattern=pattern, scale=1.0, **sizes)  # type: ignore[arg-type]
     with torch.no_grad():
         for projection in (layer.q_proj, layer.k_proj):
-            projection.weight[:, :n] = 0
-            projection.weight[:, n:] = 1
+            projection.weight.zero_()
+            projection.weight[:, n : n + m] = 1  # the codes of a row add up to 1
         layer.v_proj.weight.zero_()
         layer.v_proj.weight[:, :n] = torch.eye(n) * (1 if pattern == "linear" else n)
     return Copying(layer, ThreeSteps(m))

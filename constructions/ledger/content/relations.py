@@ -212,9 +212,9 @@ STATEMENTS = (
             mutants={"a step further": {"further": 1}},
             wider={"points": (4, 5, 6, 7), "hops": (2, 3, 4, 5)},
         ),
-        note="So three hops tell depths apart, and of heads only rows times width: two layers of two heads, m + 1 wide, "
-        "do it (Theorem 1). Nothing is said at App. D's sizes: 49 bits at m = 8 against 136 numbers of MHA with 8 heads 16 wide. Where "
-        "the free part has more than 3 points, some of its relations, not all.",
+        note="So three hops tell depths apart, and of heads only rows times width: two layers of two heads, m + 1 "
+        "wide, do it (Theorem 1). Nothing is said at App. D's sizes: 49 bits at m = 8 against 136 numbers of MHA with "
+        "8 heads 16 wide. Where the free part has more than 3 points, some of its relations, not all.",
     ),
     Statement(
         id="T20e",
