@@ -97,17 +97,10 @@ def schedules(common: Mapping[str, Any], length: int) -> tuple[Grid, ...]:
         length: N, in training.
     """
     own = dict(common) | {"length": length, "layers": 5, "positions": "rotary"}
-    windows = {pseudo: matched_window(length, pseudo) for pseudo in (1, 2, 4)}
-    hybrids = [(1, "mha", windows[1]), (1, "mha", windows[2]), (2, "iha", windows[2]), (4, "iha", windows[4])]
+    plain, narrow = (matched_window(length, pseudo) for pseudo in (1, 2))
+    interleaved = own | {"pseudo_heads": 2}
     return (
-        Grid(own, {"mha": (HEADS,)}),
-        Grid(own | {"pseudo_heads": 2}, {"iha": (HEADS,)}),
-        *(
-            Grid(
-                own | {"window": window} | ({"pseudo_heads": pseudo, "global_attention": "mha"} if pseudo > 1 else {}),
-                {attention: (HEADS,)},
-            )
-            for pseudo, attention, window in hybrids
-            if window > 1  # a window of 1 is the own token alone
-        ),
+        *(Grid(own | {"window": window}, {"mha": (HEADS,)}) for window in (0, plain, narrow)),
+        Grid(interleaved, {"iha": (HEADS,)}),
+        Grid(interleaved | {"window": narrow, "global_attention": "mha"}, {"iha": (HEADS,)}),
     )
