@@ -46,7 +46,7 @@ def refusal(claim: Mapping[str, Any], weights: bytes) -> str | None:
         _check(claim, weights)
     except (Refused, OSError) as error:  # a graph's file that is not here, or no longer one
         return str(error)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, SafetensorError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SafetensorError) as error:
         return f"it cannot be read: {type(error).__name__}: {' '.join(str(error).split())}"
     return None
 
