@@ -1,15 +1,11 @@
 """The documentation: `uv run --extra docs sphinx-build -W docs build/docs`.
 
-The pages are Markdown that code hosts show as they are, with formulas in dollars. Two things are made when the pages
-are built, so that no copy can be stale: the commands, from their own parsers, and the public names, from
-their docstrings.
+The pages are Markdown that code hosts show as they are, with formulas in dollars. The public names are made when the
+pages are built, from their docstrings.
 """
 
-import contextlib
-import io
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from docutils import nodes
@@ -17,13 +13,11 @@ from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from iha_theory import __version__
-from iha_theory.cli.main import COMMANDS, main
 
 project = "iha-theory"
 author = "the iha-theory authors"
@@ -43,24 +37,6 @@ python_maximum_signature_line_length = 100
 napoleon_custom_sections = [("Args beyond AttentionLayer", "params_style")]
 napoleon_use_ivar = True
 default_role = "code"
-
-
-class Commands(SphinxDirective):
-    """What `--help` of every command prints."""
-
-    def run(self) -> list[nodes.Node]:
-        """A section for each."""
-        return [section for name in ("", *COMMANDS) for section in self._section(name)]
-
-    def _section(self, name: str) -> Iterator[nodes.section]:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-            main([*name.split(), "--help"])
-        title = f"iha-theory {name}".strip()
-        section = nodes.section(ids=[nodes.make_id(title)], names=[title])
-        section += nodes.title(text=title)
-        section += nodes.literal_block(text=printed.getvalue().rstrip(), language="text")
-        yield section
 
 
 SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields)\b[^:]*:$")
@@ -123,7 +99,6 @@ def mathml(translator: HTML5Translator, node: nodes.math | nodes.math_block) -> 
 
 
 def setup(app: Sphinx) -> None:
-    """Registers the directive, and the reading of docstrings before napoleon's."""
-    app.add_directive("commands", Commands)
+    """Registers how formulas are drawn, and the reading of docstrings before napoleon's."""
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     app.connect("autodoc-process-docstring", to_restructured_text, priority=1)

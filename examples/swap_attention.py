@@ -8,6 +8,7 @@ there with the same batches. What is printed is no benchmark: the text is short,
 """
 
 import copy
+import sys
 from pathlib import Path
 
 import torch
@@ -73,12 +74,14 @@ def swap(model: nn.Module) -> nn.Module:
 
 
 # End of the swap.
-def train(model: nn.Module, text: Tensor, steps: int, seed: int) -> float:
-    """Trains on random windows of the text; returns the mean loss of the last ten steps."""
+def train(model: nn.Module, text: Tensor, steps: int, seed: int, name: str) -> float:
+    """Trains on random windows of the text, and says how far it is; returns the mean loss of the last ten steps."""
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses: list[float] = []
-    for _ in range(steps):
+    for step in range(steps):
+        if step % 25 == 0:
+            print(f"{name}: step {step} of {steps}", file=sys.stderr)
         starts = torch.randint(len(text) - CONTEXT, (16,), generator=generator)
         windows = torch.stack([text[start : start + CONTEXT + 1] for start in starts])
         loss = F.cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
@@ -96,11 +99,11 @@ def main(steps: int = 100) -> tuple[float, float, float, float]:
     characters = sorted(set(source))
     text = torch.tensor([characters.index(c) for c in source])
     mha = GPT(len(characters))
-    before = train(mha, text, steps, seed=1)
+    before = train(mha, text, steps, 1, "MHA")
     iha = swap(copy.deepcopy(mha))
     window = text[None, :CONTEXT]
     difference = float((iha(window) - mha(window)).abs().max().detach())
-    return before, difference, train(mha, text, steps, seed=2), train(iha, text, steps, seed=2)
+    return before, difference, train(mha, text, steps, 2, "MHA, on"), train(iha, text, steps, 2, "IHA, swapped in")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -17,10 +18,20 @@ LOCK = ".writer"
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Writes a file that is whole at every moment."""
+    """Writes a file that is whole at every moment; its mode stays, and a link to it.
+
+    What is no regular file, such as /dev/null or a pipe, is written as it is; so is a file in a folder that cannot be.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
+    there = file.exists()
+    if there and not (file.is_file() and os.access(file.resolve().parent, os.W_OK)):
+        file.write_bytes(content)
+        return
+    file = file.resolve()
     temporary = file.with_name(f"{file.name}{PARTIAL}")
     temporary.write_bytes(content)
+    if there:
+        shutil.copymode(file, temporary)
     os.replace(temporary, file)
 
 

@@ -1,11 +1,20 @@
 """What a user writes in a strict project: every public name, with the type that it should have."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 import constructions
 import iha_theory
 from constructions import Construction
+from figures import spectra
+from figures.style import Picture
 from iha_theory import (
     Certificate,
     DifferentialAttention,
@@ -16,7 +25,12 @@ from iha_theory import (
     TwoLayerAttention,
     TwoSimplicialAttention,
 )
+from iha_theory.options import option
+from synthetic import graphs
 from synthetic.systems import stable
+from synthetic.tasks.task import Measured, Samples, Split, Task
+from synthetic.training import loop, sweep
+from synthetic.training.config import TrainConfig
 
 version: str = iha_theory.__version__
 
@@ -97,6 +111,48 @@ def weights() -> list[Construction]:
     return [bank, slots, image, taps, system]
 
 
+@dataclass(frozen=True)
+class Mirror(Task):
+    """A task of one's own."""
+
+    summary = "tokens in reverse order"
+    tokens: int = option(6, "tokens N", 2)
+
+    def draw(self, generator: np.random.Generator, count: int, split: Split) -> Samples:
+        """Content, and its mirror image."""
+        x = generator.standard_normal((count, self.tokens, 1))
+        return x, x[:, ::-1].copy()
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """Squared error."""
+        return (model(x) - y).square().mean()
+
+    def measure(self, model: nn.Module, run: Callable[..., Any], validation: Samples, test: Samples) -> Measured:
+        """Squared error."""
+        x, y = (torch.from_numpy(array) for array in test)
+        return Measured(error=float((run(x) - y).square().mean()))
+
+
+def trained(folder: Path) -> list[dict[str, Any]]:
+    """A run, by itself and in a sweep."""
+    options: dict[str, Any] = {"graph": "cycle:4", "terms": 2, "attention": "mha", "heads": 2, "steps": 1}
+    config = TrainConfig.for_task("polynomial", options | {"eval_size": 8})
+    (run,) = loop.train([config])
+    outcome: str | None = run.outcome
+    losses: list[float] = run.losses
+    print(outcome, losses, config.but(heads=1).capacity, Mirror(tokens=3).names())
+    return sweep.sweep([config], folder)
+
+
+def drawn(folder: Path) -> Picture:
+    """The spectrum of a graph."""
+    graph: graphs.Graph = graphs.load("petersen")
+    found = spectra.spectrum_of(graphs.normalise(graph, "none"), terms=3)
+    rank: int = found.rank
+    print(rank, graphs.sentence(graph))
+    return spectra.draw([found], folder)
+
+
 if __name__ == "__main__":
     x = torch.randn(2, 5, 8)
     assert Block(8, 2)(x).shape == x.shape
@@ -104,3 +160,6 @@ if __name__ == "__main__":
     assert bounds([[0, 1], [1, 0]], 3) == (2, None)
     assert not measured(MultiHeadAttention(8, 4))
     assert len(weights()) == 5
+    with TemporaryDirectory() as place:
+        assert len(trained(Path(place))) == 1
+        assert len(drawn(Path(place)).files) == 2

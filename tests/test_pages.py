@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from iha_theory.cli.main import parse
+from iha_theory.cli.main import COMMANDS, parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -26,7 +26,6 @@ HERE = {
     "pip install uv && uv run pytest",  # this is it
     "uv sync && .ci/run",
     "uv run --extra docs sphinx-build -W docs build/docs",  # .ci/run does
-    "uv run --with coverage coverage run --branch --source=iha_theory,synthetic,constructions,figures -m pytest -n0",
     "uv run --with mutmut mutmut run",
     "uv run --with mutmut mutmut results",
 }
@@ -128,3 +127,11 @@ def test_the_findings_are_the_ledgers():
     assert {own: verdict for verdict, own in rows} == {own: verdicts.get(own) for _, own in rows}
     named = set(re.findall(r"\bT\d+[a-z]?\b", findings))
     assert named <= set(verdicts)
+
+
+def test_the_page_of_commands_is_what_help_prints():
+    """But for blanks and line breaks, which argparse puts otherwise in other versions of Python."""
+    made = runpy.run_path(str(ROOT / "docs" / "commands.py"))
+    page = made["PAGE"].read_text(encoding="utf-8")
+    assert page.count("\n## ") == page.count("\nusage: ") == 1 + len(COMMANDS)
+    assert page.split() == made["page"]().split(), "stale: uv run python docs/commands.py"

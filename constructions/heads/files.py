@@ -26,6 +26,7 @@ from torch import Tensor
 from constructions.construction import Block, Construction
 from iha_theory import __version__
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention, TwoLayerAttention
+from iha_theory.places import replace
 
 SCHEMA = "iha-theory/weights/1"
 CLASSES: dict[str, Any] = {c.__name__: c for c in (MultiHeadAttention, InterleavedHeadAttention, TwoLayerAttention)}
@@ -78,7 +79,7 @@ def write(path: str | Path, content: WeightFile) -> None:
         "width": str(next(iter(content.constructions.values())).width),
         "layers": json.dumps(layers),
     }
-    Path(path).write_bytes(save(tensors, metadata | {"sha256": digest(tensors, metadata)}))
+    replace(Path(path), save(tensors, metadata | {"sha256": digest(tensors, metadata)}))
 
 
 def read(path: str | Path) -> WeightFile:

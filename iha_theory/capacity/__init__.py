@@ -9,7 +9,7 @@ Source: docs/results.md T1.
 
 from iha_theory.capacity.bound import COLLAPSES, KINDS, Kind, capacity_bound
 from iha_theory.capacity.measured import SEED, Capacity, fan_in, generic, measure, measure_module
-from iha_theory.capacity.rows import HEADS, KEY_WINDOW, TORCH, VALUE_DIM, table
+from iha_theory.capacity.rows import HEADS, KEY_WINDOW, TORCH, VALUE_DIM, between, table
 
 __all__ = [
     "COLLAPSES",
@@ -21,6 +21,7 @@ __all__ = [
     "VALUE_DIM",
     "Capacity",
     "Kind",
+    "between",
     "capacity_bound",
     "fan_in",
     "generic",

@@ -74,7 +74,7 @@ def table(
     for h in heads:
         d = max(4, require_count("heads", h)) if width is None else require_count("width", width)
         for kind, build in simple:
-            if kind == "gqa" and _smallest_divisor(h) in (1, h):
+            if kind == "gqa" and not between(h):
                 continue
             for pattern in ("linear",) if kind == "gated-linear" else PATTERNS:
                 yield f"{kind} H = {h}", partial(_row, build, kind, h, None, None, pattern, d, value_dim)
@@ -84,6 +84,11 @@ def table(
                 for pattern in PATTERNS:
                     yield f"iha H = {h}, P = {p}", partial(_row, build, "iha", h, p, collapse, pattern, d, value_dim)
         yield f"{TORCH} H = {h}", partial(_torch_row, h, d)
+
+
+def between(heads: int) -> bool:
+    """Whether GQA with so many heads has a number of groups between MQA's 1 and MHA's H: H is no prime and above 1."""
+    return _smallest_divisor(heads) not in (1, heads)
 
 
 def _row(

@@ -127,6 +127,11 @@ def run(arguments: argparse.Namespace) -> int:
     out.print("Bits of parity")
     out.print(_table(found, heads, lambda _, parity: _bits(parity, arguments.layer is None), gap=False))
     seconds = time.monotonic() - started
+    if arguments.layer is None and (without := [h for h in heads if not capacity.between(h)]):
+        at = ", ".join(map(str, without))
+        out.print(
+            f"gqa is left out at H = {at}: it has no number of groups between mqa's 1 and mha's H", soft_wrap=True
+        )
     unclear = [row for row in rows if not row.clear]
     for row in unclear:
         out.print(f"UNCLEAR {_label(row)}: the gap {row.gap:.2g} is too small to tell its rank", soft_wrap=True)

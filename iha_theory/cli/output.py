@@ -16,11 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from iha_theory import __version__
-from iha_theory.places import try_file
+from iha_theory.places import replace, try_file
 
 Item = TypeVar("Item")
 WRAPS_AT = 24
 """Columns of text are at least so wide before they wrap."""
+QUIET_S = 10.0
+"""Seconds that `progress` says nothing, without a terminal."""
 _held: list[list[str]] = []
 JSON_HELP = "write the results as JSON to FILE, or to standard output for -"
 
@@ -84,14 +86,13 @@ def prepare_json(target: str | None) -> None:
 
 
 def write_json(target: str | None, command: str, fields: Mapping[str, Any]) -> None:
-    """Writes {"schema", "version", ...fields} as strict JSON (no NaN) to a file, to standard output, or nowhere."""
+    """Writes {"schema", "version", ...fields} as strict JSON (no NaN) to a file, at once, to stdout, or nowhere."""
     if target is None:
         return
     content = {"schema": f"iha-theory/{command}/1", "version": __version__, **fields}
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
     if target != "-":
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(target).write_text(text, encoding="utf-8")
+        replace(Path(target), text.encode())
     elif _held:
         _held[-1].append(text)
     elif sys.stdout is not None:
@@ -147,10 +148,15 @@ def bar(text: str, total: int, every: int | float = 0) -> Iterator[Callable[...,
 
 
 def progress(items: Sequence[tuple[str, Item]], description: str) -> Iterator[Item]:
-    """The items of (label, item) pairs, with a bar that names the current one."""
-    with bar(description, len(items)) as show:
+    """The items of (label, item) pairs, with a bar that names the current one; without a terminal lines that do.
+
+    There is no line before `QUIET_S`, nor sooner than that after another.
+    """
+    begun = time.monotonic()
+    with bar(description, len(items), every=QUIET_S) as show:
         for done, (label, item) in enumerate(items):
-            show(f"{description}: {label}", done)
+            late = time.monotonic() > begun + QUIET_S
+            show(f"{description}: {label}", done, f"{description}: {done} of {len(items)}, {label}" if late else None)
             yield item
         show(description, len(items))
 

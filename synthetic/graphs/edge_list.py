@@ -183,7 +183,9 @@ def _is_header(rows: Sequence[Row]) -> bool:
         if words[2:] and words[2] not in WEIGHT:
             raise ValueError(f"line {rows[0].number}: the third column is called {first[2].text[:60]!r}, not 'weight'")
         if {field.text for field in first[:2]} & set(labels):
-            raise ValueError(f"line {rows[0].number}: {shown!r} is a header or an edge: put 'source target' above it")
+            raise ValueError(
+                f"line {rows[0].number}: {shown!r} is a header or an edge: put 'source target [weight]' above it"
+            )
         return True
     swapped = words[0] in SECOND and words[1] in FIRST and len(words[0]) > 1
     if swapped or named or numbered:
@@ -208,9 +210,10 @@ def _require_fitting(row: Row, columns: int, separator: str) -> None:
             f"{place}: no separator in {shown!r}; separators are tabs, commas, semicolons or blanks, the same in the "
             "whole file, and a node without edges goes in quotes if it is more than a word"
         )
+    above = f", and {columns} columns, as the edges above have" if columns <= 3 else ""
     raise ValueError(
-        f"{place}: {len(row.fields)} columns in {shown!r}, expected {columns if columns <= 3 else '2 or 3'}: "
-        f"'u v [weight]', separated by {SEPARATORS[separator]}"
+        f"{place}: {len(row.fields)} columns in {shown!r}; "
+        f"expected 'u v [weight]', separated by {SEPARATORS[separator]}{above}"
     )
 
 

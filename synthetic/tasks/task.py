@@ -195,6 +195,7 @@ class Task(Problem, Options):
         defaults: of options of the run and of the layer, where they differ; those that a layer lacks do not count.
         learned: the options that say what is learned: pictures never put runs that differ in them together.
         sweeps: the named sweeps of this task.
+        inert: options of layers that change nothing in this task's model: they are refused.
         padded: whether runs of MHA with other head counts may train as one program, padded with heads whose weights
             are 0: the layer's projected output is the model's.
     """
@@ -203,6 +204,7 @@ class Task(Problem, Options):
     defaults: ClassVar[Mapping[str, Any]] = {}
     learned: ClassVar[tuple[str, ...]] = ()
     sweeps: ClassVar[Mapping[str, Sweep]] = {}
+    inert: ClassVar[tuple[str, ...]] = ()
     padded: ClassVar[bool] = False
 
     @property

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -146,20 +146,27 @@ class TrainConfig(Options):
     def but(self, **options: Any) -> "TrainConfig":
         """The same run with other options, of the task, the layer or training; another layer keeps those it has."""
         gone = {"task", *self.layer.names()} - set(layer_kind(options.get("attention", self.attention)).names())
-        return self.for_task(self.task, {n: v for n, v in self.to_json().items() if n not in gone} | options)
+        kept = {n: v for n, v in self.to_json().items() if n not in gone}
+        return self._for_task(self.task, kept | options, find(self.task).inert)
 
     @classmethod
     def for_task(cls, task: str, options: Mapping[str, Any] | None = None) -> "TrainConfig":
         """The task's defaults, changed by the options given: of the task, of the layer (`attention`), of training.
 
         Raises:
-            ValueError: an unknown task, layer or option, an option of another task or layer, or as the class.
+            ValueError: an unknown task, layer or option, an option of another task or layer, or that changes nothing on
+                this one; or as the class.
         """
-        given = dict(options or {})
+        return cls._for_task(task, options or {})
+
+    @classmethod
+    def _for_task(cls, task: str, options: Mapping[str, Any], accepted: Collection[str] = ()) -> "TrainConfig":
+        """As `for_task`; `accepted` are options that older runs have, though they change nothing."""
+        given = dict(options)
         attention = given.pop("attention", "iha")
         kind, layer = find(task), layer_kind(attention)
         for name in given:
-            if refusal := refused(name, task, attention):
+            if name not in accepted and (refusal := refused(name, task, attention)):
                 raise ValueError(refusal)
         own = {n: v for n, v in kind.defaults.items() if n in (*layer.names(), *cls.names())} | given
         parts = [{n: own[n] for n in part.names() if n in own} for part in (kind, layer, cls)]
@@ -181,7 +188,7 @@ class TrainConfig(Options):
         accepted = {"attention"}.union(*(part.names() for part in own.values()))
         foreign = {name for part in (*TASKS.values(), *KINDS.values()) for name in part.names()} - accepted
         options = {n: v for n, v in content.items() if n != "task" and n not in foreign}
-        return cls.for_task(task, options | changed)
+        return cls._for_task(task, options | changed, find(task).inert)
 
 
 def layer_kind(attention: Any) -> type[LayerOptions] | type[OwnLayer]:
@@ -197,6 +204,8 @@ def layer_kind(attention: Any) -> type[LayerOptions] | type[OwnLayer]:
 def refused(name: str, task: str, attention: str) -> str | None:
     """Why a run has no such option, with those that there are; None if it has."""
     own = _parts(task, attention)
+    if name in find(task).inert:
+        return f"{name} changes nothing on {task}, where other options set it: leave it out"
     if any(name in part.names() for part in own.values()):
         return None
     for subject, others in ((task, TASKS), (attention, KINDS)):

@@ -23,7 +23,7 @@ def offer(parser: Any, words: Sequence[str], task: str | None, layers: Sequence[
     parts: list[tuple[str, type[Options]]] = [(f"options of {name}", layer_kind(name)) for name in layers]
     if task is not None:
         parts.insert(0, (f"options of {task}", find(task)))
-    known = set(leave_out)
+    known = set(leave_out) if task is None else {*leave_out, *find(task).inert}
     for title, part in [*parts, ("options of training", TrainConfig)]:
         group = parser.add_argument_group(title)
         for own in part.described():

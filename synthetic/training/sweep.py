@@ -114,6 +114,24 @@ def _cost(config: TrainConfig) -> int:
     return config.heads * (config.pseudo or 1) ** 2 * config.steps
 
 
+def impossible(runs: Iterable[TrainConfig]) -> dict[TrainConfig, str]:
+    """The runs that cannot be made, such as those with 3 heads and a width of 64, with the reason; trains nothing.
+
+    Raises:
+        ValueError: as `TrainConfig.require_room`.
+    """
+    runs = list(runs)
+    reasons = dict.fromkeys((replace(run, seed=0) for run in runs), "")
+    for kind in reasons:
+        kind.require_room()
+    for kind in reasons:
+        try:
+            kind.build().model(kind.layer.make)
+        except Exception as error:  # of the user's code too
+            reasons[kind] = _reason(error)
+    return {run: reason for run in runs if (reason := reasons[replace(run, seed=0)])}
+
+
 def sweep(
     runs: Sequence[TrainConfig],
     folder: Path,
@@ -192,9 +210,13 @@ def train_group(group: Sequence[TrainConfig], folder: Path) -> list[Result]:
     except (Exception, SystemExit, GeneratorExit) as error:  # whatever it is, the other runs go on
         if len(group) > 1:
             return [found for config in group for found in train_group([config], folder)]
-        reason = " ".join(f"{error}".split()) or "no message"
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        return [records.failure(config, kind + reason) for config in group]
+        return [records.failure(config, _reason(error)) for config in group]
+
+
+def _reason(error: BaseException) -> str:
+    """In one line."""
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return kind + (" ".join(f"{error}".split()) or "no message")
 
 
 def _spread(calls: Sequence[tuple[Any, ...]], jobs: int, scheduler: str | None) -> Iterator[tuple[int, Any]]:

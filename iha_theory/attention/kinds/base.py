@@ -90,6 +90,11 @@ class LayerOptions(Options):
             plain = LayerOptions.of({name: getattr(self, name) for name in LayerOptions.names()})
             sizes: dict[str, Any] = {"content": content, "tokens": tokens, "pattern": pattern, "out": out}
             return plain.make(query, key, value, **sizes, bias=bias, window=window, rotary=rotary)
+        if self.head_dim == 0 and query % self.heads:
+            raise ValueError(
+                f"heads {self.heads} do not divide the width {query} of the layer's input: give other heads, another "
+                "width, or head_dim"
+            )
         share = max(1, query // self.heads)
         own = self.arguments(share if content is None else content)
         if content is None and "value_head_dim" in own:

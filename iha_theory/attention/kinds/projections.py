@@ -28,6 +28,8 @@ class GQA(LayerOptions):
 
     def arguments(self, content: int) -> dict[str, Any]:
         """As MHA's."""
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise ValueError(f"kv_heads must divide heads {self.heads}, got {self.kv_heads}")
         divisor = next((n for n in range(2, self.heads + 1) if self.heads % n == 0), 1)
         return {"value_head_dim": content, "num_kv_heads": self.kv_heads or self.heads // divisor}
 

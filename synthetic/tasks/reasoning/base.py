@@ -44,6 +44,7 @@ class Reasoning(Task):
     """
 
     defaults: ClassVar[Mapping[str, Any]] = DEFAULTS
+    inert: ClassVar[tuple[str, ...]] = ("value_dim",)
     causal: ClassVar[bool] = False
 
     width: int = option(WIDTH, "width d of the model", 1)

@@ -83,6 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not runs:
         raise ValueError(f"the sweep {arguments.name} has no such runs")
     device = find_device(runs[0].device)
+    if bad := sweep.impossible(runs):
+        reason = next(iter(bad.values()))
+        if len(bad) == len(runs):
+            raise ValueError(f"no run of the sweep can be made: {reason}")
+        print(f"iha-theory sweep: {len(bad)} of {len(runs)} runs will fail: {reason}", file=sys.stderr)
     output.prepare_json(arguments.json)
     jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
     try:
@@ -102,11 +107,11 @@ def run(arguments: argparse.Namespace) -> int:
     output.write_json(arguments.json, "sweep", {**graphs, "runs": found})
     out = output.console(arguments.json)
     out.print(_table(found))
-    bad = [record for record in found if record["outcome"] in ("failed", "diverged")]
-    for record in bad:
+    failed = [record for record in found if record["outcome"] in ("failed", "diverged")]
+    for record in failed:
         out.print(f"{record['outcome'].upper()} {report.describe(record)}", soft_wrap=True)
-    out.print(f"{len(found) - len(bad)} of {len(found)} runs finished; records in {arguments.out}", soft_wrap=True)
-    return 1 if bad else 0
+    out.print(f"{len(found) - len(failed)} of {len(found)} runs finished; records in {arguments.out}", soft_wrap=True)
+    return 1 if failed else 0
 
 
 def _table(records: Sequence[dict[str, Any]]) -> Any:

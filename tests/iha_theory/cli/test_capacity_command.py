@@ -33,6 +33,7 @@ def test_the_command_writes_strict_json_and_one_summary_line(tmp_path: Path, cap
     target = tmp_path / "out" / "c.json"
     assert run("--heads", "2", "--json", str(target)) == 0
     out = capsys.readouterr().out
+    assert sum(line.startswith("gqa is left out at H = 2: ") for line in out.splitlines()) == 1
     rows = 2 * len(SIMPLE) + 10
     assert out.splitlines()[-2] == (
         f"All {rows - 4} layers with a proved bound reach it, up to 9 bits, 1 with tokens made for it; on one more "

@@ -1,6 +1,7 @@
 """What terminals show: names as they are, numbers whole (cases 36 and 37)."""
 
 import io
+import itertools
 import json
 import os
 import re
@@ -72,3 +73,15 @@ def test_words_wrap_before_the_terminal_breaks_them(monkeypatch):
     )
     assert max(map(len, out.splitlines())) <= 60
     assert " ".join(out.split()).count("words") == 10
+
+
+def test_without_a_terminal_what_takes_long_says_where_it_is(monkeypatch, capsys):
+    clock = itertools.count(step=3)  # every look at it takes three seconds
+    monkeypatch.setattr(output.time, "monotonic", lambda: float(next(clock)))
+    assert list(output.progress([("a", 1), ("b", 2)], "short")) == [1, 2]
+    assert capsys.readouterr().err == ""
+    assert list(output.progress([(f"n = {n}", n) for n in range(20)], "long")) == [*range(20)]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("long: ")
+    assert lines[0].endswith(" of 20, n = " + lines[0].split()[1])
+    assert 2 < len(lines) < 10

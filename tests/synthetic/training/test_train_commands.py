@@ -5,6 +5,7 @@ import json
 import pytest
 
 from synthetic.tasks.cpm3 import INITS
+from synthetic.training.config import TrainConfig
 
 SMALL = ("--graph", "orthogonal:4", "--terms", "3", "--eval-size", "16", "--batch", "8", "--steps", "20")
 ONE = ("train", "polynomial", *SMALL, "--attention", "mha", "--heads", "2")
@@ -96,6 +97,7 @@ def test_bad_config_files_are_one_line(refused, tmp_path, content, word):
         ("sweep", "polynomial", "--out", "x", "--seeds", "0"),
         ("sweep", "polynomial", "--out", "x", "--heads", "0"),
         ("sweep", "polynomial", "--out", "x", "--seed", "0"),
+        ("sweep", "relations", "--out", "x", "--value-dim", "2"),
         ("sweep", "polynomial", "--out", "x", "--device", "cuda:63"),
         ("bench", "layers-of-cake"),
         ("bench", "sweep", "--repeats", "0"),
@@ -135,24 +137,33 @@ def test_a_sweep_table_tells_settings_apart(call, tmp_path):
 
 def test_a_failed_point_fails_the_sweep(call, tmp_path):  # case 21
     arguments = ("sweep", "workspace", "--tokens", "8", "--head-dim", "0", "--steps", "5", "--eval-size", "16")
-    code, out, _ = call(
-        *arguments,
-        "--attention",
-        "mha",
-        "--heads",
-        "2",
-        "3",
-        "--seeds",
-        "1",
-        "--jobs",
-        "1",
-        "--out",
-        str(tmp_path),
-    )
+    arguments += ("--attention", "mha", "--heads", "2", "3", "--seeds", "1", "--jobs", "1")
+    code, out, err = call(*arguments, "--out", tmp_path)
     assert code == 1
+    assert "1 of 2 runs will fail: heads 3 do not divide the width 8" in err
     assert "FAILED" in out
-    assert "not a multiple of num_heads 3" in out
+    assert "heads 3 do not divide the width 8" in out
     assert {r["heads"]: r["outcome"] for r in lines(tmp_path)} == {2: "finished", 3: "failed"}
+
+
+def test_a_sweep_of_impossible_points_is_refused_before_it_starts(refused, tmp_path):
+    said = refused("sweep", "relations", "--attention", "mha", "--heads", "3", "--out", tmp_path / "x")
+    assert "no run of the sweep can be made: heads 3 do not divide the width 64 of the layer's input" in said
+    assert "head_dim" in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("how", ["option", "file"])
+def test_what_changes_nothing_is_refused(refused, call, tmp_path, how):
+    (tmp_path / "c.json").write_text('{"value_dim": 2}')
+    words = ("--value-dim", "2") if how == "option" else ("--config", tmp_path / "c.json")
+    said = refused("train", "relations", "--attention", "gated", *words)
+    assert "value_dim changes nothing on relations" in said
+    assert "--value-dim" not in call("train", "relations", "--attention", "gated", "--help")[1]
+    assert "--value-dim" in call("train", "polynomial", "--attention", "gated", "--help")[1]
+    run = TrainConfig.for_task("relations", {"attention": "gated"})
+    assert TrainConfig.from_json(run.to_json() | {"value_dim": 3}).layer.value_dim == 3  # of older records
+    assert run.but(seed=1).layer == run.layer
 
 
 def test_bench(call, tmp_path):

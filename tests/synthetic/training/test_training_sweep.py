@@ -64,7 +64,7 @@ def test_an_impossible_point_stops_nothing(tmp_path):  # case 21
     reports = []
     found = sweep.sweep(runs, tmp_path, report=reports.append)
     assert [r["outcome"] for r in found] == ["finished"] * 2 + ["failed"] * 2 + ["finished"] * 2
-    assert "8 is not a multiple of num_heads 3" in found[2]["reason"]
+    assert "heads 3 do not divide the width 8 of" in found[2]["reason"]
     assert found[2]["steps"] == 0
     assert len(reports) == 3
     reports.clear()
