@@ -148,10 +148,11 @@ def take_up(layer: AttentionLayer, key: Tensor, value: Tensor, cache: KeyValueCa
         ValueError: as `extend`.
     """
     _require_kept(layer, cache)
-    layer._check(key.new_empty(key.shape[0], 0, layer.embed_dim), key, value)
+    none = key.new_empty(key.shape[0], 0, layer.embed_dim)
+    layer._check(none, key, value)
     positions = torch.arange(cache.tokens, cache.tokens + key.shape[1], device=key.device)
-    keys = layer._split(layer.k_proj(key), layer.head_dim)
-    _seen(layer, keys, layer._split(layer.v_proj(value), layer.value_head_dim), cache, positions)
+    _, k, v = layer._project(none, key, value)
+    _seen(layer, k, v, cache, positions)
 
 
 def kept_numbers(layer: AttentionLayer, *, mixed: bool = False) -> int:

@@ -18,7 +18,7 @@ COMMANDS = {
     "claims": "say of every statement of the paper, and of ours, whether it holds",
     "heads": "count the heads that a graph's filter bank needs, and write weights that do it",
     "capacity": "measure what attention layers can do at most, against the proved bounds",
-    "costs": "parameters and FLOPs, MHA against IHA, with crossovers",
+    "costs": "parameters, FLOPs and caches, MHA against IHA, and what a capacity costs",
     "train": "train one model, against the floor that theory predicts",
     "sweep": "train a grid of models: heads by seeds",
     "certify": "exact errors of trained runs, checked without training",

@@ -23,7 +23,7 @@ names:
   decode  the next token of causal layers that keep 1,024 to 16,384 tokens, D = 256, float32: MHA and grouped-query
           attention with 4 heads, IHA with 4 heads of rank 16 in three ways, wider MHAs (iha-theory costs --help).
           "limit": the least that a matrix product's FLOP/s and a copy's bytes/s leave, over MHA's
-  data    labels of CPM-3 in batches, by one core, against the triple loop of the definition
+  data    labels of CPM-3 in batches, by one thread, in its processor time, against the triple loop of the definition
   sweep   training runs as one batched program against the same runs one by one, with one thread
 
 The ways run alternately in one process, so that what else the machine does hits all. A ratio is the median over the
