@@ -5,6 +5,7 @@ import json
 import pytest
 
 from constructions.heads import costs as layer_costs
+from constructions.heads import costs_command
 from iha_theory.costs.formulas import LAYERS
 
 
@@ -38,7 +39,8 @@ def test_json_has_formulas_counts_and_crossovers(call, tmp_path):
     assert "All 16 rows have" in out.splitlines()[-1]
 
 
-def test_json_to_standard_output_is_all_there_is(call):
+def test_json_to_standard_output_is_all_there_is(call, monkeypatch):
+    monkeypatch.setattr(costs_command, "_crossovers", lambda *_: [])
     code, out, err = call("costs", "--task", "cpm3", "--tokens", "4", "--json", "-")
     assert code == 0
     assert {row["task"] for row in json.loads(out)["costs"]} == {"cpm3"}
@@ -46,6 +48,7 @@ def test_json_to_standard_output_is_all_there_is(call):
 
 
 def test_a_wrong_formula_fails_the_command(call, monkeypatch):
+    monkeypatch.setattr(costs_command, "_crossovers", lambda *_: [])
     real = layer_costs.cost
     monkeypatch.setattr(layer_costs, "cost", lambda quantity, *sizes: real(quantity, *sizes) + (quantity == "flops"))
     code, out, _ = call("costs", "--task", "bank", "--tokens", "3", "--terms", "2")
