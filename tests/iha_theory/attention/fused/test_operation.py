@@ -98,6 +98,7 @@ def test_the_routes_are_attention(data):
     with pytest.MonkeyPatch.context() as patch:  # else these sizes were one block each
         patch.setattr(blocks, "ROWS", 3)
         patch.setattr(blocks, "LEAST_ROWS", draw(st.integers(1, 8)))
+        patch.setattr(blocks, "LINE", draw(st.sampled_from([1, 4, 16])))
         check(q, k, v, Pairs(mask, causality, window, pseudo))
 
 
@@ -132,6 +133,7 @@ def test_what_is_damaged_is_refused(place, name, damaged, dtype, monkeypatch):
     q, k, v = (random(1, 12, 1, 4, seed=i, dtype=dtype).transpose(1, 2) for i in range(3))
     pairs = Pairs(None, "token", 5 if place is Pairs else None, 2)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 2)
+    monkeypatch.setattr(blocks, "LINE", 1)
     check(q, k, v, pairs)
     monkeypatch.setattr(place, name, damaged)
     with pytest.raises(AssertionError):
