@@ -64,6 +64,7 @@ def capacity_bound(
     value_dim: int | None = None,
     width: int | None = None,
     value_rank: int | None = None,
+    kv_heads: int | None = None,
 ) -> int:
     """Upper bound on the operator Schmidt rank of layer(pos, pos, X), whatever its parameters, pattern and mask.
 
@@ -98,6 +99,7 @@ def capacity_bound(
       T_h[j'] = sum_j R[h,j] S_h[j,j']: the query rows of a head fold to one, and H P maps T_h[j'] span all.
       **Per-head collapse: min(H^2, H P).**
       With **P = 1** both are H: mixing heads alone gains nothing over MHA.
+      With G base keys and values, m runs to G: H G maps U[o,m], **min(H G, ...)** with the same second terms.
     - **Two layers** of MHA: the second applies sum_g S2_g (.) C_g E_g to sum_h S1_h X B_h E_h, which gives
       sum_{g,h} (S2_g S1_h) X (B_h E_h C_g E_g): H^2 terms. (Layers of H1 and H2 heads: H1 H2.)
     - **2-simplicial**, second value position-only: coordinate c of head h is
@@ -121,6 +123,7 @@ def capacity_bound(
         value_dim: d_v; needed by "simplicial" and "gated", taken with `width` by the others.
         width: of the content, d; None for any.
         value_rank: R_V, for "tensor-product" only.
+        kv_heads: G, for "iha" only; default H.
 
     Raises:
         ValueError: an unknown kind or collapse, a number below 1, or an argument that the kind lacks or does not have.
@@ -139,7 +142,9 @@ def capacity_bound(
     if (value_dim is None) == (own_maps or width is not None):
         names = " and ".join(A_MAP_A_COORDINATE)
         raise ValueError(f"value_dim goes with width, and with {names}; got {value_dim=}, {width=} for {kind}")
-    bound = heads**2 if kind in ("iha", "two-layer") else heads
+    if kv_heads is not None and (kind != "iha" or heads % require_count("kv_heads", kv_heads)):
+        raise ValueError(f"kv_heads goes with iha, and divides heads; got {kv_heads=}, {heads=} for {kind}")
+    bound = heads * (kv_heads or heads) if kind in ("iha", "two-layer") else heads
     if pseudo_heads is not None:
         if collapse not in COLLAPSES:
             raise ValueError(f"unknown collapse {collapse!r}: accepted are {', '.join(COLLAPSES)}")

@@ -23,6 +23,7 @@ class Sizes:
         value_head_dim: d_v.
         pseudo_heads: P of IHA, with global collapse.
         kv_heads: G of GQA.
+        base_heads: G of IHA; None: H.
         latent: c of MLA.
         ranks: R_Q, R_K, R_V of tensor-product attention.
         composition: R and the hidden width of composable heads.
@@ -42,6 +43,7 @@ class Sizes:
     composition: tuple[int, int] = (2, 8)
     windows: tuple[int, int] = (6, 11)
     group: int = 2
+    base_heads: int | None = None
 
     @property
     def out(self) -> int:
@@ -130,9 +132,10 @@ def _differential(s: Sizes) -> tuple[int, int]:
 
 
 def _iha(s: Sizes) -> tuple[int, int]:
-    mixing = s.heads**2 * s.pseudo_heads
-    spent = 2 * s.tokens * mixing * 2 * (s.head_dim + s.value_head_dim)
-    return _plus(s, 4 * mixing, spent + (s.pseudo_heads**2 - 1) * s.maps)
+    base, virtual = s.base_heads or s.heads, s.heads * s.pseudo_heads
+    own, mixing = s.projected(s.heads, base, base), virtual * (s.heads + base)
+    spent = 2 * s.tokens * (own + mixing * (s.head_dim + s.value_head_dim))
+    return own + 2 * mixing, spent + s.pseudo_heads**2 * s.maps
 
 
 def _pairs(s: Sizes, logits: int) -> tuple[int, int]:

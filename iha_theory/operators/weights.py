@@ -154,6 +154,8 @@ def read(layer: nn.Module, width: int, domain: Domain = QQ, value_width: int | N
     """
     if not isinstance(layer, MultiHeadAttention | InterleavedHeadAttention):
         raise ValueError(f"cannot read a {type(layer).__name__} exactly: accepted are MHA and IHA of this project")
+    if isinstance(layer, InterleavedHeadAttention) and layer.num_kv_heads != layer.num_heads:
+        raise ValueError(f"cannot read an IHA with {layer.num_kv_heads} base keys and {layer.num_heads} heads exactly")
     if layer.scale != 1:
         raise ValueError(f"exact evaluation needs scale 1, the layer has {layer.scale}")
     for name, parameter in layer.named_parameters():

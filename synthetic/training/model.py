@@ -94,10 +94,10 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
     with variance 1 / inputs. What other layers mix with starts as they make it. Mixing of IHA, by `init`:
 
     - random: normal entries of variance 1/H (alphas) and 1/(H P) or 1/P (collapse);
-    - construction: the pattern of App. B.2, alpha_q[m,h,p] = 1[m=h], alpha_k[m,h,j] = alpha_v[m,h,j] = 1[m = j mod H],
+    - construction: the pattern of App. B.2, alpha_q[m,h,p] = 1[m=h], alpha_k[m,h,j] = alpha_v[m,h,j] = 1[m = j mod G],
       collapse[o,h,p] = 1[o=h], plus noise;
     - random-keys: the same, but alpha_k as in random;
-    - identity: all four are 1[m=h], plus noise;
+    - identity: all four are 1[m=h], with G < H base keys and values 1[m = floor(h G / H)], plus noise;
     - mha: exactly MHA (`InterleavedHeadAttention.reset_mixing`).
 
     Biases are 0. Of several layers in a list each starts so.
@@ -126,7 +126,7 @@ def start(layer: nn.Module, options: LayerOptions, generator: torch.Generator) -
     second = [layer.v2_proj] if isinstance(layer, PairAttention) else []
     for linear in (layer.v_proj, *second):
         for values in [linear.weight] if mixed else linear.weight.unflatten(0, (-1, layer.value_head_dim)):
-            rows = layer.num_heads if mixed else layer.value_head_dim
+            rows = layer.num_kv_heads if mixed else layer.value_head_dim
             scale = min(layer.vdim, layer.value_head_dim) ** 0.5 if mixed else 1.0
             values.copy_(scale * _orthogonal((rows, values.numel() // rows), generator).reshape(values.shape))
     if layer.out_proj is not None:
@@ -141,12 +141,13 @@ def _start_mixing(layer: InterleavedHeadAttention, options: IHA, generator: torc
         layer.reset_mixing("mha", options.noise, generator=generator)
         return
     heads, pseudo = layer.num_heads, layer.num_pseudo_heads
-    own = torch.eye(heads, dtype=torch.float64).unsqueeze(-1).expand(-1, -1, pseudo)
-    each = (torch.arange(heads)[:, None] == torch.arange(pseudo) % heads).double().unsqueeze(1).expand(-1, heads, -1)
     for name in ("alpha_q", "alpha_k", "alpha_v", "collapse"):
         parameter = layer.get_parameter(name)
+        base = len(parameter)
+        own = torch.eye(heads, dtype=torch.float64).unflatten(0, (base, -1)).sum(1).unsqueeze(-1).expand(-1, -1, pseudo)
+        each = (torch.arange(base)[:, None] == torch.arange(pseudo) % base).double().unsqueeze(1).expand(-1, heads, -1)
         if options.init == "random" or (options.init == "random-keys" and name == "alpha_k"):
-            inputs = heads if name != "collapse" else math.prod(parameter.shape[1:])
+            inputs = base if name != "collapse" else math.prod(parameter.shape[1:])
             parameter.copy_(_normal(parameter, inputs**-0.5, generator))
         else:
             pattern = each if options.init != "identity" and name in ("alpha_k", "alpha_v") else own

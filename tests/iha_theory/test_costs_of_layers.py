@@ -15,13 +15,13 @@ OWN = {
     "tensor-product": lambda s: dict(zip(("query_rank", "key_rank", "value_rank"), s.ranks, strict=True)),
     "composable": lambda s: {"rank": s.composition[0], "hidden_dim": s.composition[1]},
     "multi-token": lambda s: {"query_window": s.windows[0], "key_window": s.windows[1], "head_group": s.group},
-    "iha": lambda s: {"num_pseudo_heads": s.pseudo_heads},
+    "iha": lambda s: {"num_pseudo_heads": s.pseudo_heads, "num_kv_heads": s.base_heads},
     "gated-headwise": lambda s: {"gate": "headwise"},
     "gated-linear": lambda s: {"pattern": "linear"},
 }
 SIZES = [
     Sizes(5, 6, 2, 3, 4),
-    Sizes(7, 8, 4, 2, 3, pseudo_heads=3, latent=5, ranks=(1, 2, 3), composition=(1, 3), windows=(2, 3), group=4),
+    Sizes(7, 8, 4, 2, 3, 3, latent=5, ranks=(1, 2, 3), composition=(1, 3), windows=(2, 3), group=4, base_heads=2),
 ]
 
 

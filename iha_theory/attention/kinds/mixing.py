@@ -59,7 +59,7 @@ class Differential(LayerOptions):
 
 @dataclass(frozen=True)
 class IHA(LayerOptions):
-    """Interleaved heads. The H base values must be independent, so that each is d H wide (App. B.2)."""
+    """Interleaved heads. The G base values must be independent, so that each is d G wide (App. B.2)."""
 
     layer: ClassVar[str] = "InterleavedHeadAttention"
 
@@ -69,20 +69,28 @@ class IHA(LayerOptions):
         "random", "initial mixing of IHA"
     )
     noise: float = option(0.1, "standard deviation of noise on the initial mixing", 0)
+    kv_heads: int | None = option(None, "base key and value heads G of IHA, a divisor of H (default: H)", 1)
 
     @property
     def pseudo(self) -> int:
         """P."""
         return self.pseudo_heads or self.heads
 
+    def values(self) -> dict[str, Any]:
+        """Without kv_heads where it is not given, so that a run's identity is what it was before there was one."""
+        own = super().values()
+        return own if self.kv_heads else {name: value for name, value in own.items() if name != "kv_heads"}
+
     def arguments(self, content: int) -> dict[str, Any]:
         """See the class."""
-        return {"value_head_dim": content * self.heads, "num_pseudo_heads": self.pseudo, "collapse": self.collapse}
+        base = self.kv_heads or self.heads
+        own = {"num_pseudo_heads": self.pseudo, "collapse": self.collapse, "num_kv_heads": base}
+        return own | {"value_head_dim": content * base}
 
     def numbers(self, tokens: int) -> int:
         """With P^2 maps a head, and the mixing."""
         return super().numbers(tokens) + self.heads * self.pseudo * (self.pseudo * tokens**2 + 4 * self.heads)
 
     def bound(self) -> dict[str, Any]:
-        """P and the collapse."""
-        return {"pseudo_heads": self.pseudo, "collapse": self.collapse}
+        """P, the collapse and G."""
+        return {"pseudo_heads": self.pseudo, "collapse": self.collapse, "kv_heads": self.kv_heads}

@@ -69,6 +69,8 @@ def test_iha_bounds():
         assert capacity_bound("iha", 3, 8, collapse) == 9
     assert [capacity_bound("iha", 5, p, "global") for p in (1, 2, 3)] == [5, 20, 25]
     assert [capacity_bound("iha", 5, p, "per_head") for p in (1, 2, 3)] == [5, 10, 15]
+    assert [capacity_bound("iha", 4, 4, "global", kv_heads=g) for g in (1, 2, 4)] == [4, 8, 16]
+    assert capacity_bound("iha", 4, 1, "global", kv_heads=2) == 4
 
 
 def test_narrow_content_and_values():
@@ -111,6 +113,8 @@ def test_two_layers_and_simplicial():
             "value_dim goes with width, and with simplicial and strassen and gated; got value_dim=None",
         ),
         ({"kind": "tensor-product", "heads": 2}, "value_rank goes with tensor-product"),
+        ({"kind": "gqa", "heads": 2, "kv_heads": 2}, "kv_heads goes with iha"),
+        ({"kind": "iha", "heads": 3, "pseudo_heads": 2, "collapse": "global", "kv_heads": 2}, "divides heads"),
         ({"kind": "mla", "heads": 2, "value_rank": 2}, "value_rank goes with tensor-product"),
         ({"kind": "tensor-product", "heads": 2, "value_rank": 0}, "value_rank must be an integer"),
         ({"kind": "simplicial", "heads": 2, "value_dim": 0}, "value_dim must be an integer"),
@@ -209,6 +213,7 @@ KINDS = {
     "talking": lambda **o: (TalkingHeadsAttention(24, 3, **o), 3),
     "differential": lambda **o: (DifferentialAttention(24, 3, **o), 3),
     "iha": lambda **o: (InterleavedHeadAttention(24, 3, num_pseudo_heads=2, collapse="per_head", **o), 6),
+    "iha-grouped": lambda **o: (InterleavedHeadAttention(24, 4, num_pseudo_heads=2, num_kv_heads=2, **o), 8),
     "iha-virtual": lambda **o: (InterleavedHeadAttention(24, 3, causality="virtual", **o), 9),
     "strassen": lambda **o: (StrassenAttention(24, 2, **o), 6),
     "composable": lambda **o: (ComposableAttention(24, 3, **o), 3),

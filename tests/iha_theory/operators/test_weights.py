@@ -109,3 +109,5 @@ def test_what_is_not_position_only_is_refused():
         read(plain(scale=0.5), WIDTH)
     with pytest.raises(ValueError, match="cannot read"):
         read(torch.nn.Linear(2, 2), WIDTH)
+    with pytest.raises(ValueError, match="2 base keys and 4 heads"):
+        read(InterleavedHeadAttention(WIDTH + 4, 4, num_kv_heads=2, head_dim=2), WIDTH)

@@ -158,7 +158,7 @@ def test_help_teaches_what_is_there(call, mine):
         flags = {f"--{name.replace('_', '-')}" for name in config.to_json() if name != "task"}
         assert {word for word in out.split() if word in flags} == flags
         assert ("--modulus" in out) == (task == "cpm3")
-        assert ("--kv-heads" in out) == (attention == "gqa")
+        assert ("--kv-heads" in out) == (attention in ("iha", "gqa"))
     _, out, _ = call("sweep", "--help")
     assert all(name in out for kind in TASKS.values() for name in kind.sweeps)
 

@@ -185,6 +185,20 @@ def test_initial_weights_depend_on_the_seed_alone(init, circulant):
     assert torch.allclose(head @ head.T, run.layer.gain**2 * torch.eye(4, dtype=torch.float64))
 
 
+def test_iha_with_fewer_base_keys_and_values():
+    """The same patterns, and records of runs without are as they were before there were any."""
+    options = {"tokens": 4, "heads": 4, "pseudo_heads": 3, "hidden": 8, "noise": 0.0, "dtype": "float64"}
+    for init, expected in (("identity", [[0, 0, 1, 1]] * 3), ("construction", [[0] * 4, [1] * 4, [0] * 4])):
+        layer = started(config("cpm3", kv_heads=2, init=init, **options)).get_submodule("layer")
+        for alpha in (layer.alpha_k, layer.alpha_v):
+            assert alpha.shape == (2, 4, 3)
+            assert alpha.argmax(0).T.tolist() == expected
+            assert alpha.sum(0).eq(1).all()
+    assert config("cpm3", kv_heads=2, **options).to_json()["kv_heads"] == 2
+    assert "kv_heads" not in config("cpm3", **options).to_json()
+    assert config("cpm3", kv_heads=2, **options).capacity == 8
+
+
 @pytest.mark.parametrize("size", [1, 2, 5, 6])
 def test_circulant_orthogonal_matrices(size):
     generator = torch.Generator().manual_seed(0)
