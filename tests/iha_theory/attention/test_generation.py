@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from iha_theory.attention import DifferentialAttention
+from iha_theory.attention import DifferentialAttention, generation
 from iha_theory.attention.generation import KeyValueCache, extend, kept_numbers, take_up
 from iha_theory.costs.cache import cache_numbers, token_flops
 from iha_theory.costs.counted import flops_of
@@ -97,6 +97,15 @@ def test_a_forgetful_cache_is_seen(monkeypatch):
     assert (in_pieces(layer, x, (), KeyValueCache()) - layer(x, x, x, is_causal=True)).abs().max() > 1e-3
 
 
+def test_maps_mixed_without_the_order_in_a_token_are_seen(monkeypatch):
+    layer, x = BY_NAME["iha-P3-global-virtual"].build(head_dim=8), tokens(2, N, 8)
+    weights = generation.pattern_weights
+    monkeypatch.setattr(
+        generation, "pattern_weights", lambda scores, pattern, allowed: weights(scores, pattern=pattern)
+    )
+    assert (in_pieces(layer, x, (), KeyValueCache()) - layer(x, x, x, is_causal=True)).abs().max() > 1e-3
+
+
 def test_gradients_stop_at_the_cache():
     layer, x = BY_NAME["mha"].build(), tokens(1, 4, 8)
     cache = KeyValueCache()
@@ -113,6 +122,10 @@ def test_what_is_refused():
         extend(BY_NAME["mha"].build(window=3), x, x, x, KeyValueCache())
     with pytest.raises(ValueError, match=re.escape("query and key differ in tokens: 3 and 4")):
         extend(BY_NAME["mha"].build(), x[:, :3], x, x, KeyValueCache())
+    for options in ({"pattern": "hard"}, {"rotary": "virtual", "head_dim": 4}):
+        layer = BY_NAME["iha-P3-global-token"].build(**options)
+        with pytest.raises(ValueError, match='mix="maps" is for softmax and linear attention without virtual'):
+            extend(layer, x[:, :1], x[:, :1], x[:, :1], KeyValueCache(), mix="maps")
     with pytest.raises(ValueError, match="num_kv_heads must divide num_heads 4, got 3"):
         BY_NAME["iha-P2-grouped"].build(num_kv_heads=3)
 
