@@ -39,6 +39,8 @@ def refusal(config: TrainConfig) -> str | None:
     """Why no run with these options can be certified; None if it can."""
     if config.attention not in LAYERS:
         return f"attention {config.attention} has no exact operator here: accepted are {', '.join(LAYERS)}"
+    if getattr(config.layer, "kv_heads", None) not in (None, config.heads):
+        return "iha with fewer base keys and values has no exact operator here: accepted is it without kv_heads"
     try:
         config.problem.exact()
     except (ValueError, OSError) as error:

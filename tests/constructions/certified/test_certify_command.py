@@ -70,6 +70,7 @@ def test_the_runs_of_a_sweep_are_certified(call, tmp_path):
         (ONE, "needs --out"),
         (("train", "cpm3", "--out", "o"), "accepted are workspace, polynomial"),
         (("train", "polynomial", "--mode", "content", "--out", "o"), "estimated from samples"),
+        (("train", "polynomial", "--heads", "4", "--kv-heads", "2", "--out", "o"), "without kv_heads"),
         (("train", "polynomial", "--attention", "gqa", "--out", "o"), "accepted are mha, iha"),
     ],
 )
