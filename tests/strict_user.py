@@ -129,7 +129,7 @@ class Mirror(Task):
 
     def measure(self, model: nn.Module, run: Callable[..., Any], validation: Samples, test: Samples) -> Measured:
         """Squared error."""
-        x, y = (torch.from_numpy(array) for array in test)
+        x, y = (torch.as_tensor(array) for array in test)
         return Measured(error=float((run(x) - y).square().mean()))
 
 

@@ -63,6 +63,13 @@ def test_tests_stand_where_what_they_test_stands():
         assert room.is_dir(), path
 
 
+def test_modules_of_tests_have_names_of_their_own():
+    """Two of one name cannot be collected together."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) > 100
+    assert {name for name in names if names.count(name) > 1} == set()
+
+
 def test_every_page_is_in_the_contents():
     """In a table of contents of docs/index.md: the documentation does not build otherwise."""
     listed = re.findall(r"^[\w-]+$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
