@@ -55,6 +55,12 @@ def test_the_floor_of_the_filter_bank():
     assert content_floor(bank[:1], 0) == 0  # X itself comes free
 
 
+def test_banks_of_integers_and_lists_are_read():
+    bank = torch.arange(12).view(3, 2, 2)
+    for same in (bank, bank.float(), bank.tolist()):
+        assert content_floor(same, 1) == content_floor(bank.double(), 1) > 0
+
+
 def test_floors_refuse():
     with pytest.raises(ValueError, match="capacity"):
         content_floor(random_bank(0), -1)

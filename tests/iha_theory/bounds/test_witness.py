@@ -113,3 +113,17 @@ def test_a_small_term_that_is_missing_counts():
     found = witness(lambda x: torch.cat((x, 0 * x), -1), torch.stack((eye, 0.01 * eye)))
     assert found.slope == pytest.approx(0.01, rel=1e-3)
     assert found.error >= 0.99 * found.slope
+
+
+def test_what_is_returned_is_an_input_with_its_error_and_depends_on_the_seed_alone(bank):
+    def call(x):
+        return torch.cat((x, 0 * x, 0 * x, 0 * x), -1) + x.tanh().repeat(1, 1, TERMS)
+
+    found = witness(call, bank, WIDTH)
+    target = torch.cat([power @ found.x for power in bank], -1)
+    error = float((call(found.x[None])[0] - target).norm() / target.norm())
+    assert found.error == max(found.errors) == pytest.approx(error)
+    assert float(found.x.norm()) == pytest.approx(found.scale)
+    torch.manual_seed(7)
+    assert torch.equal(witness(call, bank, WIDTH).x, found.x)
+    assert not torch.equal(witness(call, bank, WIDTH, seed=1).x, found.x)
