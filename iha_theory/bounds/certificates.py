@@ -54,7 +54,11 @@ class Certificate:
 
     def to_json(self) -> dict[str, Any]:
         """As strict JSON: claim, rank, rows, columns, prime, minor."""
-        return {"claim": self.claim} | asdict(self) | {"rows": [list(row) for row in self.rows]}
+        return (
+            {"claim": self.claim}
+            | asdict(self)
+            | {"rows": [list(row) for row in self.rows], "columns": list(self.columns)}
+        )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Certificate":

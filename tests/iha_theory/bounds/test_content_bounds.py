@@ -7,7 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sympy import QQ
 
+from iha_theory import exact
 from iha_theory.bounds.content import (
     Eigenvalues,
     content_floor,
@@ -101,6 +103,7 @@ def test_heads_in_the_limit():
     petersen = builtin("petersen").adjacency
     assert [limit_heads(petersen, 2, d) for d in (4, 5, 6)] == [1, 1, 2]
     assert [limit_heads(petersen, 9, d) for d in (1, 15, 16)] == [2, 2, 3]  # r = 3: N (r - 2) + 5
+    assert limit_heads(exact.matrix(ROTATION, QQ), 2, 1) == limit_heads(np.array(ROTATION), 2, 1) == 2
     assert limit_heads([[1, 0], [0, 1]], 5, 1) == 1  # r = 1: nothing to save
     assert limit_heads(builtin("karate").adjacency, 16, 2) == 15
     with pytest.raises(ValueError, match="width"):

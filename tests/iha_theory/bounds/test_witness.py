@@ -91,6 +91,7 @@ def test_near_on_bounded_inputs_only(bank):
         (lambda x: x, "expected"),
         (lambda x: torch.full((*x.shape[:2], TERMS * WIDTH), torch.nan), "NaN"),
         (lambda _: None, "NoneType"),
+        (lambda x, y: x, rf"cannot be called with one float64 tensor \({4 * N}, {N}, {WIDTH}\): .* 'y'"),
     ],
 )
 def test_outputs_of_another_kind_are_refused(bank, call, word):
@@ -127,3 +128,20 @@ def test_what_is_returned_is_an_input_with_its_error_and_depends_on_the_seed_alo
     torch.manual_seed(7)
     assert torch.equal(witness(call, bank, WIDTH).x, found.x)
     assert not torch.equal(witness(call, bank, WIDTH, seed=1).x, found.x)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_units_change_nothing(bank, scale):
+    def layer(unit):
+        return lambda x: unit * torch.cat((x, 0 * x, 0 * x, 0 * x), -1)
+
+    found, same = witness(layer(1.0), bank, WIDTH), witness(layer(scale), scale * bank, WIDTH)
+    assert same.error == pytest.approx(found.error)
+    assert same.slope == pytest.approx(found.slope)
+    assert found.slope > 0
+
+
+def test_a_bank_of_one_number():
+    found = witness(lambda x: 2 * x, [[[1.0]]])
+    assert found.error == pytest.approx(1)
+    assert found.slope == 0
