@@ -117,8 +117,7 @@ def _projected(terms: int) -> list[Point]:
     task = ExactTask(builtin(GRAPH), terms)
     rows = [task.count(layer) for layer in LAYERS]
     return [
-        Point("bank", row.layer, terms, row.construction.heads, "projected", _verdict(row.failure is None))
-        for row in rows
+        Point("bank", row.layer, terms, row.built.heads, "projected", _verdict(row.failure is None)) for row in rows
     ]
 
 

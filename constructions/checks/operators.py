@@ -227,7 +227,7 @@ def operations(construction: Construction, tokens: int) -> int:
     3.1).
     """
     total = 0
-    for layer in _layers(construction):
+    for layer in layers_of(construction):
         heads, pseudo = layer.num_heads, getattr(layer, "num_pseudo_heads", 1)
         out = 0 if layer.out_proj is None else heads * layer.value_head_dim
         total += 3 * layer.embed_dim + 3 * heads + layer.head_dim + tokens * pseudo + heads * pseudo + out
@@ -251,14 +251,15 @@ def require_position_only(construction: Construction) -> None:
         NotPositionOnlyError: as said.
     """
     width = construction.width
-    for one in _layers(construction):
+    for one in layers_of(construction):
         if bool(one.q_proj.weight[:, :width].any()) or bool(one.k_proj.weight[:, :width].any()):
             raise NotPositionOnlyError("the queries or keys use content")
-    if bool(_layers(construction)[0].v_proj.weight[:, width:].any()):
+    if bool(layers_of(construction)[0].v_proj.weight[:, width:].any()):
         raise NotPositionOnlyError("the values use positions")
 
 
-def _layers(construction: Construction) -> tuple[AttentionLayer, ...]:
+def layers_of(construction: Construction) -> tuple[AttentionLayer, ...]:
+    """Its one layer, or two."""
     layer = construction.layer
     return (layer.first, layer.second) if isinstance(layer, TwoLayerAttention) else (layer,)
 
@@ -267,7 +268,7 @@ def _outputs(construction: Construction, inputs: Float[Tensor, "n N d"]) -> Iter
     """Contents in batches, and the readout of layer(positions, positions, [x, I_N])."""
     tokens, width = inputs.shape[1:]
     layer = construction.layer
-    widest = max(max(one.out_dim, one.num_heads * one.value_head_dim) for one in _layers(construction))
+    widest = max(max(one.out_dim, one.num_heads * one.value_head_dim) for one in layers_of(construction))
     rows = max(1, BATCH_BYTES // (8 * tokens * (widest * (construction.pseudo_heads + 1) + layer.vdim)))
     positions = with_positions(torch.zeros(1, tokens, width, dtype=torch.float64))
     values = positions.repeat(min(rows, len(inputs)), 1, 1)  # once: copying I_N takes longer than the layer does

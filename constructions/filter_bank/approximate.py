@@ -18,7 +18,7 @@ singular values s_1 >= s_2 >= ... no layer of capacity R has an error below (sum
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -31,6 +31,7 @@ from constructions.filter_bank.paper import powers
 from constructions.filter_bank.product_fit import Products, fit, power_products
 from iha_theory import blueprint, exact
 from iha_theory.bounds.heads import error_floor, least_rank, spectrum, unit_norm
+from iha_theory.operators.weights import untouched_zeros
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
 
@@ -89,9 +90,9 @@ def truncated_mha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> C
     """MHA with R heads at the floor of capacity R, for any bank of k >= R matrices."""
     svd = decompose(bank)
     one = torch.eye(bank.shape[1], dtype=torch.float64)[None]
-    contents = _contents(svd.coefficients[:heads, None], width)
+    contents = contents_of(svd.coefficients[:heads, None], width)
     weights = LAYERS["mha"].products(svd.maps[:heads], one, contents)
-    return _construction("mha", weights, bank, width, floor(svd.values, heads))
+    return made("mha", weights, len(bank), width, floor(svd.values, heads))
 
 
 @blueprint.construction(
@@ -103,18 +104,29 @@ def truncated_mha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> C
 )
 def wide_iha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> Construction:
     """IHA with H heads of d_k = H N at the floor of capacity H^2, for any bank; at most ceil(sqrt H) pseudo-heads."""
-    svd, tokens = decompose(bank), bank.shape[1]
-    maps, coefficients = (_padded(x, heads) for x in (svd.maps, svd.coefficients))
-    queries = torch.eye(heads * tokens, dtype=torch.float64).unflatten(0, (heads, tokens))
+    svd = decompose(bank)
+    maps = _padded(svd.maps, heads)
     keys = maps.permute(1, 3, 0, 2).flatten(2)  # [b, j, (a, i)] = S_ab[i, j]
-    weights = LAYERS["iha-wide"].products(queries, keys, _contents(coefficients, width))
-    return _construction("iha-wide", weights, bank, width, floor(svd.values, heads**2))
+    return wide_layer(keys, svd.coefficients, bank.shape[1], width, floor(svd.values, heads**2))
 
 
-def product_bank(layer: str, found: Products, bank: Float[Tensor, "k N N"], width: int = 1) -> Construction:
+def wide_layer(
+    keys: Float[Tensor, "H N dk"], coefficients: Float[Tensor, "n k"], tokens: int, width: int, error: float
+) -> Construction:
+    """`wide_iha` of its keys, (H, N, H N), and the coefficients of all maps S_ab, row by row."""
+    heads = len(keys)
+    wide = untouched_zeros(tokens, (2 * heads - 1) * tokens)  # I in the middle block: a window of it for each query
+    wide[:, (heads - 1) * tokens : heads * tokens].fill_diagonal_(1)
+    queries = [wide[:, h * tokens : (h + heads) * tokens] for h in range(heads)][::-1]
+    weights = LAYERS["iha-wide"].products(queries, keys, contents_of(_padded(coefficients, heads), width))
+    return made("iha-wide", weights, coefficients.shape[1], width, error)
+
+
+def product_bank(layer: str, found: Products, width: int = 1) -> Construction:
     """ "iha", "iha-tiled" or "mha-two-layer" of fitted products, d_k = N."""
-    contents = _contents(found.coefficients, width)
-    return _construction(layer, LAYERS[layer].products(found.outer, found.inner.mT, contents), bank, width, found.error)
+    contents = contents_of(found.coefficients, width)
+    terms = found.coefficients.shape[2]
+    return made(layer, LAYERS[layer].products(found.outer, found.inner.mT, contents), terms, width, found.error)
 
 
 class UnitPowers:
@@ -130,7 +142,7 @@ class UnitPowers:
     """
 
     def __init__(self, a: Float[Tensor, "N N"], terms: int, width: int = 1) -> None:
-        self.a, self.width = a, width
+        self.a, self.terms, self.width = a, terms, width
         self.bank = unit_powers(a, terms)
         self.values = spectrum(self.bank)
         self._fits: dict[int, Products] = {}
@@ -157,7 +169,7 @@ class UnitPowers:
             return truncated_mha(self.bank, rank, self.width)
         if layer == "iha-wide":
             return wide_iha(self.bank, ceil_sqrt(rank), self.width)
-        return product_bank(layer, self.products(ceil_sqrt(rank), tolerance), self.bank, self.width)
+        return product_bank(layer, self.products(ceil_sqrt(rank), tolerance), self.width)
 
     def products(self, heads: int, tolerance: float) -> Products:
         """Fitted products with the fewest heads, from `heads` on, that meet the tolerance; at the latest H^2 >= k.
@@ -165,17 +177,26 @@ class UnitPowers:
         If rounding leaves more than the tolerance even there, `power_products`, whatever their error is.
         """
         while True:
-            last, found = heads**2 >= len(self.bank), self._fits.get(heads)
+            last, found = heads**2 >= self.terms, self._fits.get(heads)
             if found is None or found.error > tolerance:
-                found = fit(self.a, self.bank, heads, tolerance)
+                found = self._fit(heads, tolerance)
                 if found.error > tolerance and 2 * heads > (rank := self.least_rank(tolerance)):
-                    found = min(found, half_products(self.bank, rank, heads), key=lambda products: products.error)
+                    found = min(found, self._half_products(rank, heads), key=lambda products: products.error)
                 if last and found.error > tolerance:
-                    found = power_products(self.bank, heads)
+                    found = self._power_products(heads)
                 self._fits[heads] = found
             if last or found.error <= tolerance:
                 return found
             heads += 1
+
+    def _fit(self, heads: int, tolerance: float) -> Products:
+        return fit(self.a, self.bank, heads, tolerance)
+
+    def _half_products(self, rank: int, heads: int) -> Products:
+        return half_products(self.bank, rank, heads)
+
+    def _power_products(self, heads: int) -> Products:
+        return power_products(self.bank, heads)
 
 
 def half_products(bank: Float[Tensor, "k N N"], rank: int, heads: int) -> Products:
@@ -184,20 +205,26 @@ def half_products(bank: Float[Tensor, "k N N"], rank: int, heads: int) -> Produc
     S_0 is the projection of I to their span. Q_0 = I, K_b^T = S_b, Q_a = S_{H+a-1} S_0^{-1}. Where S_0 cannot be
     inverted the error says so; it may be infinite.
     """
-    svd, tokens = decompose(bank), bank.shape[1]
-    maps, coefficients = svd.maps[:rank], svd.coefficients[:rank]
+    svd = decompose(bank)
+    found = half_grid(svd.maps[:rank], svd.coefficients[:rank], heads)
+    made = torch.einsum("abt,aij,bjl->til", found.coefficients, found.outer, found.inner)
+    error = float((made - bank).norm() / bank.norm())
+    return replace(found, error=error if math.isfinite(error) else math.inf)
+
+
+def half_grid(maps: Float[Tensor, "R N N"], coefficients: Float[Tensor, "R k"], heads: int) -> Products:
+    """`half_products` of the R leading maps and their coefficients; the error is left infinite."""
+    rank, tokens, terms = len(maps), maps.shape[1], coefficients.shape[1]
     one = torch.eye(tokens, dtype=torch.float64)
     traces = maps.diagonal(dim1=1, dim2=2).sum(1, keepdim=True)
     turn = torch.linalg.qr(torch.cat((traces, torch.eye(rank, dtype=torch.float64)), 1)).Q.T
     maps, coefficients = torch.einsum("qr,rij->qij", turn, maps), turn @ coefficients
-    outer, inner = bank.new_zeros(2, heads, tokens, tokens)
-    chosen = bank.new_zeros(heads, heads, len(bank))
+    outer, inner = maps.new_zeros(2, heads, tokens, tokens)
+    chosen = maps.new_zeros(heads, heads, terms)
     inner[: min(heads, rank)], chosen[0, : min(heads, rank)] = maps[:heads], coefficients[:heads]
     outer[0], rest = one, max(0, rank - heads)
     outer[1 : rest + 1], chosen[1 : rest + 1, 0] = maps[heads:] @ torch.linalg.inv_ex(maps[0])[0], coefficients[heads:]
-    made = torch.einsum("abt,aij,bjl->til", chosen, outer, inner)
-    error = float((made - bank).norm() / bank.norm())
-    return Products(outer, inner, chosen, error if math.isfinite(error) else math.inf)
+    return Products(outer, inner, chosen, math.inf)
 
 
 def floor(values: Float[Tensor, " n"], capacity: int) -> float:
@@ -205,7 +232,7 @@ def floor(values: Float[Tensor, " n"], capacity: int) -> float:
     return math.sqrt(error_floor(values, capacity))
 
 
-def _contents(coefficients: Float[Tensor, "a b k"], width: int) -> Float[Tensor, "a b d kd"]:
+def contents_of(coefficients: Float[Tensor, "a b k"], width: int) -> Float[Tensor, "a b d kd"]:
     """B_ab = [c[a,b,0] I_d, ..., c[a,b,k-1] I_d]."""
     own = torch.eye(width, dtype=torch.float64)
     return torch.einsum("abt,cd->abctd", coefficients, own).flatten(3)
@@ -217,6 +244,7 @@ def _padded(x: Tensor, heads: int) -> Tensor:
     return torch.cat((x[: heads**2], zeros)).unflatten(0, (heads, heads))
 
 
-def _construction(layer: str, weights: Weights, bank: Tensor, width: int, error: float) -> Construction:
-    readout = blocks("c_{} A^{} X", len(bank), width)
+def made(layer: str, weights: Weights, terms: int, width: int, error: float) -> Construction:
+    """The construction of these weights, whose readout is the bank's."""
+    readout = blocks("c_{} A^{} X", terms, width)
     return Construction(f"approximate-bank/{layer}", "docs/results.md T4", to_module(weights), readout, width, error)

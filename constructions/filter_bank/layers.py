@@ -16,8 +16,8 @@ from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 Weights = PositionWeights | tuple[PositionWeights, PositionWeights]
 """Of one layer or of two."""
 
-LARGEST = 2**26
-"""Most query weights of an MHA that is built: half a GiB."""
+LARGEST = 2**28
+"""Most query weights of an MHA that is built: 2 GiB."""
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,41 @@ def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, toler
         tolerance: where to stop.
         seed: of a small step away from the starting point.
     """
-    degree = max(len(bank) // 2, (heads - 1) * heads)
+    degree = least_degree(len(bank), heads)
     chebyshev = chebyshev_maps(a, 2 * degree)
-    orthonormal, coordinates = torch.linalg.qr(chebyshev.flatten(1).T)
-    target = orthonormal.T @ bank.flatten(1).T
+    triangle = torch.linalg.qr(torch.cat((chebyshev, bank)).flatten(1).T, mode="r").R
+    size = len(chebyshev)
+    p, q, coefficients, error = fit_series(triangle[:size, :size], triangle[:size, size:], heads, tolerance, seed)
+    lower = chebyshev[: degree + 1]
+    return Products(
+        outer=torch.einsum("ai,ijk->ajk", p, lower),
+        inner=torch.einsum("ai,ijk->ajk", q, lower),
+        coefficients=coefficients,
+        error=error,
+    )
+
+
+def least_degree(terms: int, heads: int) -> int:
+    """m, the degree of the polynomials p_a and q_b: of those that it starts from, and half of the bank's at least."""
+    return max(terms // 2, (heads - 1) * heads)
+
+
+def fit_series(
+    coordinates: Float[Tensor, "n m"], target: Float[Tensor, "n k"], heads: int, tolerance: float, seed: int = 0
+) -> tuple[Float[Tensor, "H i"], Float[Tensor, "H i"], Float[Tensor, "H H k"], float]:
+    """P, Q, the coefficients and the relative error: `fit` in orthonormal coordinates.
+
+    Args:
+        coordinates: of T_0, ..., T_{2m}, in its columns, m = `least_degree`.
+        target: coordinates of the bank.
+        heads: H.
+        tolerance: where to stop.
+        seed: of a small step away from the starting point.
+    """
+    terms = target.shape[1]
+    degree = least_degree(terms, heads)
     ridge = RIDGE * torch.eye(heads**2, dtype=torch.float64)
-    wanted = torch.cat((target, target.new_zeros(heads**2, len(bank))))
+    wanted = torch.cat((target, target.new_zeros(heads**2, terms)))
 
     def system(p: Tensor, q: Tensor) -> tuple[Tensor, Tensor]:
         """The least squares' matrix, of products scaled to norm 1, and their norms."""
@@ -86,13 +115,8 @@ def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, toler
         p, q = _descend(misfit, p, q, MARGIN * tolerance)
     matrix, norms = system(p, q)
     solution = torch.linalg.lstsq(matrix, wanted).solution
-    lower = chebyshev[: degree + 1]
-    return Products(
-        outer=torch.einsum("ai,ijk->ajk", p, lower),
-        inner=torch.einsum("ai,ijk->ajk", q, lower),
-        coefficients=(solution / norms[:, None]).unflatten(0, (heads, heads)),
-        error=float((matrix @ solution - wanted)[: len(target)].norm() / target.norm()),
-    )
+    error = float((matrix @ solution - wanted)[: len(target)].norm() / target.norm())
+    return p, q, (solution / norms[:, None]).unflatten(0, (heads, heads)), error
 
 
 def power_products(bank: Float[Tensor, "k N N"], heads: int) -> Products:

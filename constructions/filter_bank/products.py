@@ -6,6 +6,7 @@
   concatenated heads hold block (a, b) in the d rows (a H + b) d ... of the output projection, which are B_ab.
 """
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
@@ -41,12 +42,16 @@ def iha_products(
 ) -> PositionWeights:
     """X -> sum_{a,b} Q_a K_b^T X B_ab by IHA with max(#a, #b) heads and as many pseudo-heads; missing ones are 0."""
     heads = max(len(queries), len(keys))
-    q, k = (F.pad(base, (0, 0, 0, 0, 0, heads - len(base))) for base in (queries, keys))
     return PositionWeights(
-        query=tuple(q),
-        key=tuple(k),
+        query=filled(queries, heads),
+        key=filled(keys, heads),
         value=selectors(contents.shape[2], heads),
         pattern="linear",
         mixing=routing(heads),
         out=F.pad(contents, (0, 0, 0, 0, 0, heads - len(keys), 0, heads - len(queries))).flatten(0, 2),
     )
+
+
+def filled(bases: Float[Tensor, "count tokens dim"], heads: int) -> tuple[Tensor, ...]:
+    """The base queries or keys of the heads; missing ones are 0."""
+    return (*bases, *[torch.zeros_like(bases[0])] * (heads - len(bases)))

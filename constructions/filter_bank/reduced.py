@@ -23,16 +23,16 @@ weights.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
-from torch import Tensor
 
 from constructions.construction import Construction, blocks
 from constructions.filter_bank.layers import EXACT, LAYERS, to_module
-from constructions.filter_bank.paper import powers
+from constructions.filter_bank.paper import Powers, powers
 from iha_theory import blueprint, exact
 from iha_theory.bounds.exact_rank import ExactRank, power_rank
 from iha_theory.rounding import gamma, require_count, require_one_of
@@ -91,7 +91,9 @@ def reduce(a: DomainMatrix, terms: int, known: ExactRank | None = None) -> Reduc
     uses=("exact-rank", "products", "bank-tiled", "bank-two-layer"),
     check="exact",
 )
-def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -> Construction:
+def bank(
+    layer: str, given: ReducedBank, width: int, *, rounded: bool = False, power: Powers | None = None
+) -> Construction:
     """[X, A X, ..., A^{k-1} X] by the least number of heads.
 
     Args:
@@ -100,6 +102,7 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
         width: the content's width d, at least 1.
         rounded: round weights to the nearest float64: three factors of an addend, each by a relative 2^-53 as long as
             none underflows. The error bound is then relative to the sum of the addends' sizes.
+        power: i -> A^i in float64, where they are known; None for the exact ones.
 
     Raises:
         OverflowError: a weight that float64 cannot hold (without `rounded`), or beyond its range.
@@ -108,10 +111,10 @@ def bank(layer: str, given: ReducedBank, width: int, *, rounded: bool = False) -
     require_one_of("layer", layer, EXACT)
     require_count("width", width)
     floats = exact.nearest_float64 if rounded else exact.to_float64
-    power = powers(given.matrix)
+    exactly = powers(given.matrix) if power is None else None
 
-    def block(s: int) -> Tensor:
-        return floats(power(s))  # type: ignore[arg-type]
+    def block(s: int) -> Any:
+        return power(s) if exactly is None else floats(exactly(s))  # type: ignore[arg-type, misc]
 
     heads = given.heads(layer)
     own = torch.eye(width, dtype=torch.float64)

@@ -62,6 +62,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from constructions.filter_bank.paper import Powers, iha_weights, selectors
+from constructions.filter_bank.products import filled
 from iha_theory import blueprint
 from iha_theory.attention.patterns import Pattern
 from iha_theory.operators.weights import Mixing, PositionWeights
@@ -216,11 +217,10 @@ def products(
     tiles = tiling(len(queries), len(keys), heads, projected=True)
     c = torch.from_numpy(coverage(tiles, heads))
     c[c == 0] = 1
-    q, k = (F.pad(base, (0, 0, 0, 0, 0, heads - len(base))) for base in (queries, keys))
     blocks = F.pad(contents, (0, 0, 0, 0, 0, heads - len(keys), 0, heads - len(queries)))
     return PositionWeights(
-        query=tuple(q),
-        key=tuple(k),
+        query=filled(queries, heads),
+        key=filled(keys, heads),
         value=selectors(contents.shape[2], heads),
         pattern="linear",
         mixing=mixing(tiles, heads),

@@ -22,7 +22,7 @@ from torch import Tensor
 from constructions.filter_bank.paper import Powers, powers, selectors
 from iha_theory import blueprint
 from iha_theory.attention import TwoLayerAttention
-from iha_theory.operators.weights import Matrix, PositionWeights, to_layer
+from iha_theory.operators.weights import Matrix, PositionWeights, to_layer, untouched_zeros
 from iha_theory.rounding import ceil_sqrt
 
 
@@ -81,27 +81,27 @@ def to_two_layers(first: PositionWeights, second: PositionWeights) -> TwoLayerAt
     """
     width, inner = first.width, second.width
     layers = to_layer(first), to_layer(second)
-    module = TwoLayerAttention(
-        layers[0].embed_dim,
-        first.num_heads,
-        head_dim=layers[0].head_dim,
-        pattern="linear",
-        scale=1.0,
-        dtype=torch.float64,
-        first={"value_head_dim": layers[0].value_head_dim},
-        second={
-            "value_head_dim": layers[1].value_head_dim,
-            "out_proj": second.out is not None,
-            "out_dim": None if second.out is None else second.out.shape[1],
-        },
-    )
-    module.first.load_state_dict(layers[0].state_dict())
+    with torch.device("meta"):
+        module = TwoLayerAttention(
+            layers[0].embed_dim,
+            first.num_heads,
+            head_dim=layers[0].head_dim,
+            pattern="linear",
+            scale=1.0,
+            dtype=torch.float64,
+            first={"value_head_dim": layers[0].value_head_dim},
+            second={
+                "value_head_dim": layers[1].value_head_dim,
+                "out_proj": second.out is not None,
+                "out_dim": None if second.out is None else second.out.shape[1],
+            },
+        )
+    module.first.load_state_dict(layers[0].state_dict(), assign=True)
+    own = layers[1].state_dict()  # made for the input [Z, I_N]
     with torch.no_grad():
-        for name, parameter in module.second.named_parameters():
-            given = layers[1].get_parameter(name)  # made for the input [Z, I_N]
-            if name in ("q_proj.weight", "k_proj.weight"):
-                parameter.zero_()
-                parameter[:, width:] = given[:, inner:]
-            else:
-                parameter.copy_(given[:, :inner] if name == "v_proj.weight" else given)
+        for name in ("q_proj.weight", "k_proj.weight"):
+            wide, own[name] = own[name], untouched_zeros(len(own[name]), first.tokens + width)
+            own[name][:, width:] = wide[:, inner:]
+        own["v_proj.weight"] = own["v_proj.weight"][:, :inner].clone()
+    module.second.load_state_dict(own, assign=True)
     return module

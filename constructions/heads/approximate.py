@@ -11,12 +11,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from constructions.checks.operators import frobenius_error
+from constructions.checks.operators import MANY, frobenius_error
 from constructions.checks.oracles import powers as oracle
+from constructions.checks.oracles.powers import UnitPowerRows
+from constructions.checks.rows import frobenius_error_in_rows
 from constructions.construction import Construction
 from constructions.filter_bank.approximate import UnitPowers
 from constructions.filter_bank.layers import LAYERS
-from constructions.heads.count import HeadCount, Verdict
+from constructions.heads.count import Built, HeadCount, Verdict
+from constructions.heads.large import LargePowers
 from iha_theory.bounds.heads import least_heads
 from iha_theory.operators.numerical import EPS
 from synthetic.graphs import Graph
@@ -24,7 +27,13 @@ from synthetic.graphs import Graph
 
 def unit_powers(graph: Graph, terms: int, width: int = 1) -> UnitPowers:
     """The powers of a graph's adjacency matrix, which is normalised as one likes: see `UnitPowers`."""
-    return UnitPowers(torch.tensor(graph.adjacency.astype(np.float64)), terms, width)
+    a = torch.tensor(graph.adjacency.astype(np.float64))
+    return (UnitPowers if _whole(a) else LargePowers)(a, terms, width)
+
+
+def _whole(a: Float[Tensor, "N N"]) -> bool:
+    """Whether all powers are held at once: of few nodes; and of integers of both signs, whose powers are exact."""
+    return len(a) <= MANY or (bool((a < 0).any()) and torch.equal(a, a.round()))
 
 
 @dataclass(frozen=True)
@@ -42,12 +51,13 @@ class ApproximateTask:
     @property
     def terms(self) -> int:
         """See `Task`."""
-        return len(self.powers.bank)
+        return self.powers.terms
 
     @cached_property
-    def target(self) -> Float[Tensor, "k N N"]:
+    def target(self) -> Float[Tensor, "k N N"] | UnitPowerRows:
         """The powers, multiplied anew: the construction's own would be as wrong as it is."""
-        return oracle.unit_powers(self.powers.a, self.terms)
+        whole = _whole(self.powers.a)
+        return (oracle.unit_powers if whole else UnitPowerRows)(self.powers.a, self.terms)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -58,7 +68,7 @@ class ApproximateTask:
         """See `Task`."""
         construction = self.writable(layer)
         lower = least_heads(LAYERS[layer].kind, self.powers.least_rank(self.tolerance))
-        return HeadCount(layer, self.tolerance, lower, None, construction, self.judge(layer, construction))
+        return HeadCount(layer, self.tolerance, lower, None, Built.of(construction), self.judge(layer, construction))
 
     def writable(self, layer: str) -> Construction:
         """See `Task`."""
@@ -66,5 +76,9 @@ class ApproximateTask:
 
     def judge(self, layer: str, construction: Construction) -> Verdict:
         """See `Task`. Rounding is allowed k N EPS on top of the tolerance."""
-        error = frobenius_error(construction, self.target)
-        return Verdict("float64", error, self.tolerance + self.target[:, 0].numel() * EPS)
+        target = self.target
+        if isinstance(target, UnitPowerRows):
+            error = frobenius_error_in_rows(construction, target)
+        else:
+            error = frobenius_error(construction, target)
+        return Verdict("float64", error, self.tolerance + self.terms * len(self.powers.a) * EPS)

@@ -7,7 +7,7 @@ them, and measures any other layer, one from a file for instance, by the same ru
 - `constructions.heads.approximate`: the bound is the least capacity whose error floor meets the tolerance, numerically.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -32,6 +32,22 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Built:
+    """The sizes of a layer that was measured, counted; its weights take gigabytes where the graph is large."""
+
+    heads: int
+    pseudo_heads: int
+    attention_maps: int
+    parameters: int
+
+    @classmethod
+    def of(cls, construction: Construction) -> "Built":
+        """A construction's."""
+        maps = construction.layer.attention_maps
+        return cls(construction.heads, construction.pseudo_heads, maps, construction.parameters)
+
+
+@dataclass(frozen=True)
 class HeadCount:
     """Heads that a layer needs at least, and heads that do it.
 
@@ -41,7 +57,7 @@ class HeadCount:
         lower: heads needed, by theorem.
         certificate: of the rank behind `lower`; None above tolerance 0, where that is numerical.
         refusal: why the certificate proves nothing, by `iha_theory.bounds.certificates`; None if it proves its claim.
-        construction: the weights that were measured.
+        built: the sizes of the layer that was measured.
         verdict: what came out. At tolerance 0 the error is the largest of an entry (in float64 relative to the sizes
             of its addends), else that of the operator relative to the target's norm.
     """
@@ -50,7 +66,7 @@ class HeadCount:
     tolerance: float
     lower: int
     certificate: Certificate | None
-    construction: Construction = field(repr=False)
+    built: Built
     verdict: Verdict
     refusal: str | None = None
 
@@ -63,8 +79,8 @@ class HeadCount:
 
     @property
     def achieved(self) -> int | None:
-        """The heads of the construction, if it does what it should."""
-        return self.construction.heads if self.verdict.holds else None
+        """The heads of the layer, if it does what it should."""
+        return self.built.heads if self.verdict.holds else None
 
     def to_json(self) -> dict[str, Any]:
         """The fields of `iha-theory heads --json`."""
@@ -76,9 +92,9 @@ class HeadCount:
             "achieved": self.achieved,
             "certificate": None if self.certificate is None else self.certificate.to_json(),
             "certificate_verified": None if self.certificate is None else self.refusal is None,
-            "pseudo_heads": self.construction.pseudo_heads,
-            "attention_maps": self.construction.layer.attention_maps,
-            "parameters": self.construction.parameters,
+            "pseudo_heads": self.built.pseudo_heads,
+            "attention_maps": self.built.attention_maps,
+            "parameters": self.built.parameters,
             "error": error if np.isfinite(error) else None,
             "bound": self.verdict.bound,
             "tier": self.verdict.tier,

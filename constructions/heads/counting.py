@@ -140,8 +140,7 @@ def _write(path: str, graph: Graph, tasks: list[Task], results: list[HeadCount],
 def _table(results: list[HeadCount]) -> Any:
     def cell(row: HeadCount) -> tuple[str, ...]:
         achieved = "-" if row.achieved is None else str(row.achieved)
-        built = row.construction
-        numbers = (built.pseudo_heads, built.layer.attention_maps, built.parameters)
+        numbers = (row.built.pseudo_heads, row.built.attention_maps, row.built.parameters)
         error = f"{row.verdict.error:.2g}"
         return (f"{row.tolerance:g}", row.layer, str(row.lower), achieved, *map(str, numbers), error, row.verdict.tier)
 

@@ -1,5 +1,6 @@
 """Heads for the filter bank of a graph, exactly (docs/results.md T2). A task as `constructions.heads.count` has it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -10,7 +11,8 @@ import torch
 from sympy import QQ
 from sympy.polys.matrices import DomainMatrix
 
-from constructions.checks.operators import MANY, exact_gap, float64_gap, operations, require_blocks, settled
+from constructions.checks.operators import MANY, PROBES, exact_gap, float64_gap, operations, require_blocks, settled
+from constructions.checks.rows import Rows
 from constructions.construction import Construction
 from constructions.filter_bank import layers as filter_bank
 from constructions.filter_bank import reduced
@@ -18,14 +20,15 @@ from constructions.filter_bank.layers import EXACT, LAYERS
 from constructions.filter_bank.paper import powers
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.tiled import tiling
-from constructions.heads.count import HeadCount, Verdict
+from constructions.heads.count import Built, HeadCount, Verdict
+from constructions.heads.large import powers_in_float64
 from iha_theory import exact
 from iha_theory.bounds.certificates import refusal
 from iha_theory.bounds.exact_rank import ExactRank, power_rank
 from iha_theory.bounds.heads import least_heads
-from iha_theory.rounding import ceil_sqrt, gamma
+from iha_theory.rounding import ceil_sqrt, gamma, largest_ratio
 from synthetic.graphs import Graph
-from synthetic.tasks.filter_bank import power_blocks
+from synthetic.tasks.filter_bank import PolynomialBank, power_blocks
 
 EXACT_NODES = MANY
 """Layers of larger graphs are measured in float64, on a few normal contents: to read the weights of all layers exactly
@@ -63,7 +66,8 @@ class ExactTask:
     @cached_property
     def rank(self) -> ExactRank:
         """dim span{I, A, ..., A^{k-1}}, with a certificate."""
-        return power_rank(self.a, self.terms)
+        whole = self.graph.adjacency.dtype.kind in "iu"
+        return power_rank(self.graph.adjacency if whole else self.a, self.terms)
 
     @cached_property
     def refusal(self) -> str | None:
@@ -86,17 +90,20 @@ class ExactTask:
         lower = least_heads(LAYERS[layer].kind, self.rank.rank)
         nodes = len(self.graph.nodes)
         found = None
-        if nodes <= EXACT_NODES:
+        if not self._large:
             found = settled(partial(self._at, layer), self._primes, PRIME_NODES / nodes)
         if found is not None:
             construction, verdict = found[0], Verdict("exact", found[1], 0.0)
         else:
             construction = self._build(layer, rounded=True)
             verdict = self._in_float64(layer, construction)
-        return HeadCount(layer, 0.0, lower, self.rank.certificate, construction, verdict, self.refusal)
+        built = Built.of(construction)
+        return HeadCount(layer, 0.0, lower, self.rank.certificate, built, verdict, self.refusal)
 
     def writable(self, layer: str) -> Construction:
         """See `Task`."""
+        if self._large:
+            return self._build(layer, rounded=True)
         try:
             return self._build(layer)
         except OverflowError:
@@ -105,7 +112,7 @@ class ExactTask:
     def judge(self, layer: str, construction: Construction) -> Verdict:
         """See `Task`. Exactly, unless the graph is large or float64 cannot hold the weights of such a layer."""
         require_blocks(construction, self.terms)
-        if len(self.graph.nodes) <= EXACT_NODES:
+        if not self._large:
             error = exact_gap(construction, self.blocks)
             if error == 0 or self.writable(layer).error_bound is None:
                 return Verdict("exact", error, 0.0)
@@ -113,16 +120,18 @@ class ExactTask:
 
     def _build(self, layer: str, bank: ReducedBank | None = None, *, rounded: bool = False) -> Construction:
         """The least heads; an output projection only where the powers are dependent, or where it saves maps."""
-        bank = self.bank if bank is None else bank
         heads = ceil_sqrt(self.terms)
         sizes = (-(-self.terms // heads), heads, heads)
         sides = [max(tile.side for tile in tiling(*sizes, projected=p)) for p in (False, True)]
-        if bank.rank < self.terms or (layer == "iha-tiled" and sides[1] < sides[0]):
-            return reduced.bank(layer, bank, self.width, rounded=rounded)
-        if rounded:
-            made = filter_bank.bank(layer, self._rounded_power, self.terms, self.width)
+        power = None
+        if rounded:  # a large graph's powers are not kept: they take as much as an MHA's weights
+            power = powers_in_float64(self._floats) if self._large else self._rounded_power
+        if self.rank.rank < self.terms or (layer == "iha-tiled" and sides[1] < sides[0]):
+            return reduced.bank(layer, bank or self.bank, self.width, rounded=rounded, power=power)
+        if power is not None:
+            made = filter_bank.bank(layer, power, self.terms, self.width)
             return replace(made, error_bound=gamma(3))
-        return filter_bank.bank(layer, powers(bank.matrix), self.terms, self.width)
+        return filter_bank.bank(layer, powers((bank or self.bank).matrix), self.terms, self.width)
 
     def _at(self, layer: str, prime: int | None) -> tuple[Construction, list[DomainMatrix]]:
         """The layer and its blocks, modulo a prime if one is given: both are polynomial in A and c."""
@@ -153,6 +162,8 @@ class ExactTask:
         `constructions.filter_bank.tiled`). Each is a product of at most three rounded weights and of the roundings of
         the layer's operations, and the target is rounded once: gamma_n bounds the error.
         """
+        if self._large:
+            return self._at_random(layer, construction)
         nodes, heads = len(self.graph.nodes), ceil_sqrt(self.bank.rank)
         sizes = [self._rounded_power(i).abs() for i in range(max(self.bank.rank, (heads - 1) * heads + 1))]
         products = [sizes[s - s % heads] @ sizes[s % heads] for s in range(self.bank.rank)]
@@ -171,3 +182,34 @@ class ExactTask:
         """i -> A^i, exact and then rounded; each once."""
         power = powers(self.a)
         return cache(lambda i: exact.nearest_float64(power(i)))  # type: ignore[arg-type]
+
+    @property
+    def _large(self) -> bool:
+        return len(self.graph.nodes) > EXACT_NODES
+
+    @property
+    def _floats(self) -> torch.Tensor:
+        return torch.from_numpy(self.graph.adjacency.astype(np.float64))
+
+    def _at_random(self, layer: str, construction: Construction) -> Verdict:
+        """A large graph's layer on a few normal contents, read from its weights (`constructions.checks.rows`).
+
+        Entry by entry relative to sum_s |c[t,s]| |A|^s |X|, times 3 as in `_in_float64`. With w entries in a row of A,
+        a power A^s has an error of gamma_{s (w + 1)} relative to |A|^s, which weights, target and majorant have each.
+        What `PROBES` contents may overlook: `constructions.checks.operators.float64_operator_gap`.
+        """
+        read = Rows(construction)
+        nodes, a = len(self.graph.nodes), self.graph.adjacency
+        steps = 3 * (self.terms - 1) * (int((a != 0).sum(1).max()) + 1)
+        bound = gamma(operations(construction, nodes) + 4 + steps)
+        if not read.runs:
+            return Verdict("float64", math.inf, bound)
+        x = np.random.default_rng(0).standard_normal((PROBES, nodes, self.width))
+        target = torch.from_numpy(PolynomialBank(self.graph, self.terms).target(x))
+        sizes = torch.from_numpy(PolynomialBank(replace(self.graph, adjacency=abs(a)), self.terms).target(abs(x)))
+        if self.rank.rank < self.terms:
+            c = exact.nearest_float64(self.bank.coefficients).abs()
+            kept = sizes.unflatten(2, (self.terms, self.width))[:, :, : self.rank.rank]
+            sizes = torch.einsum("ts,bnsd->bntd", c, kept).flatten(2)
+        sizes = sizes * (3 if layer == "iha-tiled" else 1)
+        return Verdict("float64", largest_ratio(read.apply(torch.from_numpy(x)) - target, sizes), bound)

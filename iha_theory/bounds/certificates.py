@@ -100,9 +100,9 @@ def refusal(certificate: Certificate, a: Matrix, terms: int) -> str | None:
     Raises:
         ValueError: A that is not a square matrix of finite numbers, or terms below 1.
     """
-    rows = _rationals(a)
-    if len(rows) != len(rows[0]) or terms < 1:
-        raise ValueError(f"expected a square matrix and terms of at least 1, got {len(rows)} x {len(rows[0])}, {terms}")
+    rows, width = _rationals(a)
+    if len(rows) != width or terms < 1:
+        raise ValueError(f"expected a square matrix and terms of at least 1, got {len(rows)} x {width}, {terms}")
     if reason := _malformed(certificate, (len(rows), len(rows)), terms):
         return reason
     residues = _residues(rows, certificate.prime)
@@ -124,12 +124,12 @@ def bank_refusal(certificate: Certificate, maps: Sequence[Matrix]) -> str | None
         ValueError: no matrix, shapes that differ, or an entry that is not a finite number.
     """
     bank = [_rationals(m) for m in maps]
-    shapes = {(len(rows), len(rows[0])) for rows in bank}
+    shapes = {(len(rows), width) for rows, width in bank}
     if len(shapes) != 1:
         raise ValueError(f"a bank needs matrices of one shape, got {sorted(shapes) or 'none'}")
     if reason := _malformed(certificate, shapes.pop(), len(bank)):
         return reason
-    used = {t: _residues(bank[t], certificate.prime) for t in certificate.columns}
+    used = {t: _residues(bank[t][0], certificate.prime) for t in certificate.columns}
     entries: list[list[int]] = []
     for i, j in certificate.rows:
         entries.append([])
@@ -137,7 +137,7 @@ def bank_refusal(certificate: Certificate, maps: Sequence[Matrix]) -> str | None
             residues = used[t]
             if residues is None:
                 return f"{certificate.prime} divides a denominator of matrix {t}"
-            entries[-1].append(residues[i][j])
+            entries[-1].append(residues[i].get(j, 0))
     return _wrong_minor(certificate, entries)
 
 
@@ -164,16 +164,15 @@ def _wrong_minor(certificate: Certificate, entries: list[list[int]]) -> str | No
     return None if minor == certificate.minor else f"the minor is {minor}, not {certificate.minor}"
 
 
-def _row_powers(rows: list[list[int]], i: int, most: int, prime: int) -> list[list[int]]:
+def _row_powers(rows: list[dict[int, int]], i: int, most: int, prime: int) -> list[list[int]]:
     """Row i of I, A, ..., A^most modulo the prime: e_i, e_i A, (e_i A) A, ..."""
     size = len(rows)
-    arcs = [[(j, x) for j, x in enumerate(row) if x] for row in rows]
     powers = [[int(j == i) for j in range(size)]]
     for _ in range(most):
         total = [0] * size
-        for weight, row in zip(powers[-1], arcs, strict=True):
+        for weight, row in zip(powers[-1], rows, strict=True):
             if weight:
-                for j, x in row:
+                for j, x in row.items():
                     total[j] += weight * x
         powers.append([x % prime for x in total])
     return powers
@@ -196,25 +195,29 @@ def _determinant(entries: list[list[int]], prime: int) -> int:
     return det % prime
 
 
-def _residues(rows: list[list[Fraction]], prime: int) -> list[list[int]] | None:
+def _residues(rows: list[dict[int, Fraction]], prime: int) -> list[dict[int, int]] | None:
     """The matrix modulo a prime, or None if it divides a denominator."""
-    if any(x.denominator % prime == 0 for row in rows for x in row):
+    if any(x.denominator % prime == 0 for row in rows for x in row.values()):
         return None
-    return [[x.numerator * pow(x.denominator, -1, prime) % prime for x in row] for row in rows]
+    return [{j: x.numerator * pow(x.denominator, -1, prime) % prime for j, x in row.items()} for row in rows]
 
 
-def _rationals(m: Matrix) -> list[list[Fraction]]:
-    """A matrix of numbers as fractions, without rounding."""
+def _rationals(m: Matrix) -> tuple[list[dict[int, Fraction]], int]:
+    """The entries that are not 0 of a matrix of numbers, row by row, as fractions without rounding; and its width."""
     if isinstance(m, DomainMatrix):
-        entries = m.to_list()
-        return [[Fraction(int(x.numerator), int(x.denominator)) for x in row] for row in entries]
+        m = np.array([[Fraction(int(x.numerator), int(x.denominator)) for x in row] for row in m.to_list()])
     array = np.asarray(m.detach().cpu() if isinstance(m, Tensor) else m)
     if array.ndim != 2 or array.size == 0 or array.dtype.kind not in "biufO":
         raise ValueError(f"expected a non-empty matrix of numbers, got shape {array.shape} of {array.dtype}")
+    rows: list[dict[int, Fraction]] = [{} for _ in array]
+    places = np.ndindex(*array.shape) if array.dtype == object else np.argwhere(array).tolist()
     try:
-        return [[Fraction(x) for x in row] for row in array.tolist()]
+        for i, j in places:
+            if x := Fraction(array[i, j] if array.dtype == object else array[i, j].item()):
+                rows[i][j] = x
     except (OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"expected a matrix of finite numbers: {error}") from error
+    return rows, array.shape[1]
 
 
 def _is_int(x: Any) -> bool:

@@ -10,6 +10,8 @@ the value weights. MHA is the case P = 1, alpha_v = R = 1. Two such layers are e
 maps are, so a check that compares them holds for all X at once.
 """
 
+import math
+import mmap
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,11 +107,13 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
         "scale": 1.0,
         "dtype": torch.float64,
     }
-    if weights.mixing is None:
-        layer: AttentionLayer = MultiHeadAttention(tokens + width, weights.num_heads, **common)
-    else:
-        pseudo = weights.mixing.alpha_q.shape[2]
-        layer = InterleavedHeadAttention(tokens + width, weights.num_heads, num_pseudo_heads=pseudo, **common)
+    with torch.device("meta"):  # nothing is drawn that the weights overwrite
+        if weights.mixing is None:
+            layer: AttentionLayer = MultiHeadAttention(tokens + width, weights.num_heads, **common)
+        else:
+            pseudo = weights.mixing.alpha_q.shape[2]
+            layer = InterleavedHeadAttention(tokens + width, weights.num_heads, num_pseudo_heads=pseudo, **common)
+    layer.load_state_dict({name: untouched_zeros(*p.shape) for name, p in layer.named_parameters()}, assign=True)
     known: dict[int, Tensor] = {}  # heads often share a block
 
     def floats(block: Any) -> Tensor:
@@ -124,7 +128,6 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
             (layer.k_proj, weights.key, slice(width, None)),
             (layer.v_proj, weights.value, slice(0, width)),
         ):
-            linear.weight.zero_()
             rows = linear.weight.unflatten(0, (weights.num_heads, -1))
             for h, block in enumerate(blocks):
                 rows[h, :, at] = floats(block).T
@@ -136,6 +139,14 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
                 values = getattr(weights.mixing, name).astype(np.float64)
                 layer.get_parameter(name).copy_(torch.from_numpy(values))
     return layer
+
+
+def untouched_zeros(*shape: int) -> Tensor:
+    """Zeros in float64 that take no memory until they are written: identities of large sizes are mostly zeros."""
+    size = 8 * math.prod(shape)
+    if size < 2**24:
+        return torch.zeros(shape, dtype=torch.float64)
+    return torch.frombuffer(mmap.mmap(-1, size), dtype=torch.float64).view(shape)
 
 
 def read(layer: nn.Module, width: int, domain: Domain = QQ, value_width: int | None = None) -> PositionWeights:

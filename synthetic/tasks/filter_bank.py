@@ -157,4 +157,6 @@ def _largest(array: np.ndarray) -> int:
     """The largest size of an integer in an array of integers, or of integers and fractions; 0 for floats."""
     if array.dtype.kind == "f":
         return 0
+    if array.dtype.kind in "iu":
+        return max(int(array.max()), -int(array.min())) if array.size else 0
     return max((abs(int(x)) for x in array.ravel().tolist() if isinstance(x, Integral)), default=0)

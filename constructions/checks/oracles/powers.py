@@ -1,9 +1,12 @@
 """Powers of Frobenius norm 1, by repeated multiplication and then division."""
 
 import math
+from collections.abc import Iterator
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.sparse import csr_array
 from sympy import QQ
 from torch import Tensor
 
@@ -28,3 +31,36 @@ def unit_powers(a: Float[Tensor, "N N"], terms: int) -> Float[Tensor, "k N N"]:
         last = powers[-1] @ a
         powers.append(last * 2.0 ** -math.frexp(float(last.abs().max()))[1])
     return unit_norm(torch.stack(powers))
+
+
+class UnitPowerRows:
+    """`unit_powers` of a matrix so large that all of them would not fit, a few rows at a time.
+
+    Args:
+        a: A, (N, N), float64. What cancels is as rounding leaves it.
+        terms: k.
+        numbers: of all powers, to be made at once.
+    """
+
+    def __init__(self, a: Float[Tensor, "N N"], terms: int, numbers: int = 2**21) -> None:
+        self.terms, self.size = terms, len(a)
+        self._step = max(1, numbers // (terms * len(a)))
+        few = int(a.count_nonzero()) * 32 <= a.numel()
+        self._right = csr_array(a.numpy().T) if few else a.numpy().T  # (e_i^T A)^T = A^T e_i
+        last, self._halvings, self._norms = np.eye(len(a)), [], []
+        for t in range(terms):
+            last = self._right @ last if t else last
+            self._halvings.append(math.frexp(float(np.abs(last).max()))[1])
+            last = np.ldexp(last, -self._halvings[-1])
+            self._norms.append(float(np.linalg.norm(last)) or 1.0)
+
+    def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "k N r"]]]:
+        """Rows, and these rows of all A^t / |A^t|_F, transposed."""
+        for start in range(0, self.size, self._step):
+            rows = slice(start, min(start + self._step, self.size))
+            last = np.eye(self.size, rows.stop - start, -start)
+            found = np.empty((self.terms, *last.shape))
+            for t, (halved, norm) in enumerate(zip(self._halvings, self._norms, strict=True)):
+                last = np.ldexp(self._right @ last if t else last, -halved)
+                found[t] = last / norm
+            yield rows, torch.from_numpy(found)

@@ -41,7 +41,7 @@ def two_heads_at_floor(tokens: int, terms: int, seed: int, *, signature: bool = 
         excess = min(_fitted(at, svd.coefficients[:4], start) for start in range(STARTS)) / float(bank.square().sum())
         what += f"none of signature (2, 2); {STARTS} fits of two heads stay above the floor of capacity 4"
         return Finding(bool(excess > 1e-8 and clear > 1e-6), what, {"forms": len(found), "excess": excess})
-    built = product_bank("iha", polynomials.products_of(form, bank), bank)
+    built = product_bank("iha", polynomials.products_of(form, bank))
     excess = abs(frobenius_error(built, bank) ** 2 - least)
     what += f"one of signature (2, 2); {built.heads} heads of d_k = N {'are' if excess < 1e-10 else 'are not'} at the "
     what += "floor of capacity 4"

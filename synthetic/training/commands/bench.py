@@ -4,6 +4,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from iha_theory.cli import output
@@ -25,6 +26,9 @@ names:
           "limit": the least that a matrix product's FLOP/s and a copy's bytes/s leave, over MHA's
   data    labels of CPM-3 in batches, by one thread, in its processor time, against the triple loop of the definition
   sweep   training runs as one batched program against the same runs one by one, with one thread
+  verify  how far exact checks reach: the workspace up to 4096 tokens, the bank up to 1024 blocks; each check in a new
+          process, its time and peak memory, and the exponents by which they grow
+  rank    the same for exact ranks, and for all layers of `heads`, of sparse graphs up to 3000 nodes, k = 16
 
 The ways run alternately in one process, so that what else the machine does hits all. A ratio is the median over the
 repeats of one way's time over another's in the same repeat.
@@ -33,6 +37,9 @@ examples:
   iha-theory bench layer --json layer.json
   iha-theory bench layer --device cuda
   iha-theory bench sweep --repeats 9 --json bench.json
+  iha-theory bench verify rank --json scaling.json      minutes
+
+exit codes: 0, or 1 if a check of verify or rank does not hold; 2 bad usage.
 """
 
 GRID = {"mha": range(1, 10), "iha": range(1, 5)}
@@ -40,6 +47,9 @@ GRID = {"mha": range(1, 10), "iha": range(1, 5)}
 
 
 NAMES = ("layer", "hybrid", "sweep", "decode", "data")
+"""Measured if none are named."""
+GROUP = "iha_theory.benchmarks"
+"""Entry points of further ones, by name: functions of what was found so far and of the console, True if all holds."""
 
 
 def add_parser(commands: Any) -> None:
@@ -49,7 +59,7 @@ def add_parser(commands: Any) -> None:
         description="Measures speed as ratios on this machine.",
         epilog=EPILOG,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure; default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to measure; default all but verify and rank")
     parser.add_argument("--repeats", metavar="N", type=int, help="of each way; default 9, 3 for hybrid and sweep")
     parser.add_argument("--steps", metavar="N", type=int, default=200, help="sweep: of each run; default 200")
     parser.add_argument("--seeds", metavar="N", type=int, default=8, help="sweep: runs; default 8")
@@ -62,9 +72,10 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures."""
-    unknown = [name for name in arguments.names if name not in NAMES]
+    more = {entry.name: entry for entry in entry_points(group=GROUP)}
+    unknown = [name for name in arguments.names if name not in (*NAMES, *more)]
     if unknown:
-        raise ValueError(f"unknown benchmark {unknown[0]!r}: accepted are {', '.join(NAMES)}")
+        raise ValueError(f"unknown benchmark {unknown[0]!r}: accepted are {', '.join((*NAMES, *more))}")
     for name in ("repeats", "steps", "seeds"):
         given = getattr(arguments, name)
         if given is not None and given < 1:
@@ -111,11 +122,15 @@ def _measure(names: Sequence[str], arguments: argparse.Namespace, console: "Cons
         from synthetic.training.speed import decoding
 
         decoding.run(arguments.repeats or 9, arguments.device, console, found)
+    holds = True
     if "data" in names:
         from synthetic.training.speed import labels
 
-        return labels.run(arguments.repeats or 9, console, found)
-    return 0
+        holds = labels.run(arguments.repeats or 9, console, found) == 0
+    for entry in entry_points(group=GROUP):
+        if entry.name in names:
+            holds = entry.load()(found, console) and holds
+    return 0 if holds else 1
 
 
 def _layer(rounds: int, device: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def test_two_heads_at_the_floor(tokens, terms):
     bank = unit_powers(orthogonal(tokens), terms)
     found = polynomials.split_products(bank)
     assert found is not None
-    built = product_bank("iha", found, bank)
+    built = product_bank("iha", found)
     assert (built.heads, built.layer.head_dim) == (2, tokens)
     assert frobenius_error(built, bank) == pytest.approx(floor(spectrum(bank), 4), abs=1e-9)
     assert found.error == pytest.approx(floor(spectrum(bank), 4), abs=1e-9)

@@ -59,7 +59,7 @@ def test_the_lower_bound_follows_the_spectrum_and_the_error_is_measured():
     for row in counts(graph, 9, 0.05, ("mha", "iha-wide")):
         rank = least_rank(spectrum(unit_powers(graph, 9).bank), 0.05)
         assert row.lower == (rank if row.layer == "mha" else math.isqrt(rank - 1) + 1)
-        assert 0 < row.verdict.error <= 0.05 or row.construction.heads**2 >= 9
+        assert 0 < row.verdict.error <= 0.05 or row.built.heads**2 >= 9
         assert row.certificate is None
 
 

@@ -1,0 +1,233 @@
+"""Heads for the powers of a large matrix at a tolerance, without holding the powers.
+
+A few rows of all powers at a time: column i of (A^t)^T is e_i^T A^t, so a sparse A takes k N nnz operations for all of
+them, and nothing of size k N^2 is kept but the weights.
+
+- Norms of the powers come first, one whole power after another.
+- Singular values of [vec T_0, ..., vec T_{k-1}], and the coordinates of `constructions.filter_bank.product_fit`, are
+  those of the triangle of a QR decomposition, which is made block by block: the triangle of [R; next rows] is that of
+  all rows so far (Demmel et al. 2012, TSQR). It is as backward stable as the decomposition of the whole.
+- Weights are written row by row. A leading map S_i = sum_t T_t v[t,i] / s_i has an error of EPS s_1 / s_i, which its
+  coefficients s_i v[t,i] bring back to EPS s_1.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import svds
+from torch import Tensor
+
+from constructions.construction import Construction
+from constructions.filter_bank.approximate import (
+    UnitPowers,
+    contents_of,
+    floor,
+    half_grid,
+    made,
+    product_bank,
+    wide_layer,
+)
+from constructions.filter_bank.layers import LAYERS
+from constructions.filter_bank.product_fit import Products, fit_series, least_degree
+from iha_theory.operators.weights import untouched_zeros
+from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
+
+BLOCK = 2**21
+"""Numbers of all powers that are made at once."""
+SPARSE = 32
+"""A matrix with at most one entry in so many is multiplied as a sparse one."""
+
+
+def left_product(a: Float[Tensor, "N N"]) -> Callable[[Tensor], Tensor]:
+    """X -> A X, by the nonzero entries of A where they are few."""
+    if int(a.count_nonzero()) * SPARSE > a.numel():
+        return lambda x: a @ x
+    sparse = csr_array(a.numpy())
+    return lambda x: torch.from_numpy(sparse @ x.numpy())
+
+
+def powers_in_float64(a: Float[Tensor, "N N"]) -> Callable[[int], Tensor]:
+    """i -> A^i, each computed once, A times the one before."""
+    times, known = left_product(a), [torch.eye(len(a), dtype=torch.float64)]
+
+    def power(i: int) -> Tensor:
+        while len(known) <= i:
+            known.append(times(known[-1]))
+        return known[i]
+
+    return power
+
+
+class LargePowers(UnitPowers):
+    """As `UnitPowers`, for N in the thousands; only what was fitted last is kept."""
+
+    def __init__(self, a: Float[Tensor, "N N"], terms: int, width: int = 1) -> None:
+        self.a, self.terms, self.width = a, require_count("terms", terms), width
+        self._next, self._fits = left_product(a.mT.contiguous()), {}
+        self._norms = list(self._ratios())
+        _, self.values, v = torch.linalg.svd(_triangle(self._powers()))
+        self._turn = v.mT
+        degree = least_degree(terms, ceil_sqrt(terms))
+        norm = self._spectral_norm()
+        self._unit = left_product(a.mT.contiguous() / norm if norm else a)
+        self._series = 2 * degree + 1
+        both = (torch.cat(pair) for pair in zip(self._chebyshev(self._series), self._powers(), strict=True))
+        self._coordinates = _triangle(both)
+
+    def within(self, layer: str, tolerance: float) -> Construction:
+        """See `UnitPowers.within`."""
+        require_one_of("layer", layer, LAYERS)
+        rank = self.least_rank(tolerance)
+        if layer in ("mha", "iha-wide"):
+            heads = rank if layer == "mha" else ceil_sqrt(rank)
+            return (self._mha if layer == "mha" else self._wide)(heads)
+        return product_bank(layer, self.products(ceil_sqrt(rank), tolerance), self.width)
+
+    def _ratios(self) -> Iterator[float]:
+        """|T_0|, then |A T_{t-1}|, T_t of norm 1."""
+        last = torch.eye(len(self.a), dtype=torch.float64)
+        for t in range(self.terms):
+            last = self._next(last) if t else last
+            norm = float(last.norm())
+            last = last / norm if norm else last
+            yield norm
+
+    def _rows(self) -> Iterator[slice]:
+        size = len(self.a)
+        step = max(1, BLOCK // (size * (self.terms + self._series_length())))
+        return (slice(i, min(i + step, size)) for i in range(0, size, step))
+
+    def _series_length(self) -> int:
+        return 2 * least_degree(self.terms, ceil_sqrt(self.terms)) + 1
+
+    def _powers(self) -> Iterator[Float[Tensor, "k N r"]]:
+        """The rows of all T_t, transposed."""
+        for rows in self._rows():
+            last = _columns(len(self.a), rows)
+            found = []
+            for t, norm in enumerate(self._norms):
+                last = self._next(last) if t else last
+                last = last / norm if norm else last
+                found.append(last)
+            yield torch.stack(found)
+
+    def _chebyshev(self, count: int) -> Iterator[Float[Tensor, "n N r"]]:
+        """The rows of T_0, T_1, ... of A / |A|_2, transposed."""
+        for rows in self._rows():
+            one = _columns(len(self.a), rows)
+            found = [one, self._unit(one)]
+            while len(found) < count:
+                found.append(2 * self._unit(found[-1]) - found[-2])
+            yield torch.stack(found[:count])
+
+    def _spectral_norm(self) -> float:
+        """|A|_2, nearly: any scale close to it serves."""
+        start = np.random.default_rng(0).standard_normal(len(self.a))
+        if not bool(self.a.any()):
+            return 0.0
+        return float(svds(csr_array(self.a.numpy()), k=1, tol=1e-6, v0=start, return_singular_vectors=False)[0])
+
+    def _maps(self, count: int) -> Iterator[tuple[slice, Float[Tensor, "n N r"]]]:
+        """The rows of the leading maps S_i, transposed; of maps beyond rounding, zeros."""
+        kept = self.values[:count] > self.values[0] * torch.finfo(torch.float64).eps
+        scale = torch.where(kept, 1 / self.values[:count].clamp_min(torch.finfo(torch.float64).tiny), 0.0)
+        turn = self._turn[:, :count] * scale
+        for rows, powers in zip(self._rows(), self._powers(), strict=True):
+            yield rows, torch.einsum("ti,tjr->ijr", turn, powers)
+
+    def _leading(self, count: int) -> Float[Tensor, "n k"]:
+        return self.values[:count, None] * self._turn.mT[:count]
+
+    def _mha(self, heads: int) -> Construction:
+        """`truncated_mha`."""
+        size = len(self.a)
+        queries = torch.empty(heads, size, size, dtype=torch.float64)  # transposed, as weights are
+        for rows, maps in self._maps(heads):
+            queries[:, :, rows] = maps
+        one, contents = torch.eye(size, dtype=torch.float64)[None], self._leading(heads)[:, None]
+        weights = LAYERS["mha"].products(queries.mT, one, contents_of(contents, self.width))
+        return made("mha", weights, self.terms, self.width, floor(self.values, heads))
+
+    def _wide(self, heads: int) -> Construction:
+        """`wide_iha`: block a of base key b is S_ab^T."""
+        size, count = len(self.a), min(heads**2, self.terms)
+        keys = untouched_zeros(heads, size, heads, size)  # [b, j, a, i] = S_ab[i, j]
+        for rows, maps in self._maps(count):
+            for at, own in enumerate(maps):
+                keys[at % heads, :, at // heads, rows] = own
+        error = floor(self.values, heads**2)
+        return wide_layer(keys.flatten(2), self._leading(count), size, self.width, error)
+
+    def _fit(self, heads: int, tolerance: float) -> Products:
+        self._fits.clear()
+        degree, series = least_degree(self.terms, heads), self._series
+        size = 2 * degree + 1
+        p, q, coefficients, error = fit_series(
+            self._coordinates[:size, :size], self._coordinates[:size, series:], heads, tolerance
+        )
+        if error > tolerance:  # of no use, unless it is better than what else there is
+            return Products(p[:, None], q[:, None], coefficients, error)
+        outer, inner = self._empty(heads), self._empty(heads)
+        for rows, maps in zip(self._rows(), self._chebyshev(degree + 1), strict=True):
+            outer[:, rows] = torch.einsum("ai,ijr->arj", p, maps)
+            inner[:, rows] = torch.einsum("ai,ijr->arj", q, maps)
+        return Products(outer, inner, coefficients, error)
+
+    def _half_products(self, rank: int, heads: int) -> Products:
+        maps = self._empty(rank)
+        for rows, own in self._maps(rank):
+            maps[:, rows] = own.mT
+        found = half_grid(maps, self._leading(rank), heads)
+        return Products(found.outer, found.inner, found.coefficients, self._error(found))
+
+    def _power_products(self, heads: int) -> Products:
+        """The factors' and products' norms are known: T_{aH+b} is T_{aH} T_b times a number."""
+        outer, inner = self._empty(heads), self._empty(heads)
+        for rows, powers in zip(self._rows(), self._powers(), strict=True):
+            outer[: -(-self.terms // heads), rows] = powers[::heads].mT
+            inner[: min(heads, self.terms), rows] = powers[:heads].mT
+        logs = np.cumsum([math.log(norm) if norm else -math.inf for norm in self._norms])
+        coefficients = torch.zeros(heads, heads, self.terms, dtype=torch.float64)
+        for t in range(self.terms):
+            a, b = divmod(t, heads)
+            if math.isfinite(logs[t]):
+                coefficients[a, b, t] = math.exp(logs[a * heads] + logs[b] - logs[t])
+        found = Products(outer, inner, coefficients, math.inf)
+        return Products(outer, inner, coefficients, self._error(found))
+
+    def _error(self, found: Products) -> float:
+        """|made - bank| / |bank|."""
+        pairs = [(int(a), int(b)) for a, b in found.coefficients.abs().sum(2).nonzero()]
+        coefficients = torch.stack([found.coefficients[a, b] for a, b in pairs])
+        squares = norm = 0.0
+        for rows, powers in zip(self._rows(), self._powers(), strict=True):
+            products = torch.stack([found.outer[a, rows] @ found.inner[b] for a, b in pairs])
+            squares += float((torch.einsum("pt,prj->tjr", coefficients, products) - powers).square().sum())
+            norm += float(powers.square().sum())
+        error = math.sqrt(squares / norm)
+        return error if math.isfinite(error) else math.inf
+
+    def _empty(self, count: int) -> Float[Tensor, "n N N"]:
+        return untouched_zeros(count, len(self.a), len(self.a))
+
+
+def _columns(size: int, rows: slice) -> Float[Tensor, "N r"]:
+    """Columns of the identity."""
+    one = torch.zeros(size, rows.stop - rows.start, dtype=torch.float64)
+    one[rows].fill_diagonal_(1)
+    return one
+
+
+def _triangle(blocks: Iterator[Float[Tensor, "n N r"]]) -> Float[Tensor, "n n"]:
+    """R of the QR decomposition of the matrix whose columns are the blocks' members, flattened, one below another."""
+    triangle = None
+    for block in blocks:
+        matrix = block.flatten(1)
+        matrix = matrix if triangle is None else torch.cat((triangle.mT, matrix), 1)
+        triangle = torch.linalg.qr(matrix.mT, mode="r").R
+    assert triangle is not None
+    return triangle
