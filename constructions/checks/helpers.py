@@ -24,7 +24,7 @@ from constructions.cpm3.packing import PackedNetwork
 from constructions.cpm3.workspace import CountPairsNetwork
 from constructions.filter_bank.approximate import Decomposition
 from constructions.filter_bank.layers import LAYERS
-from constructions.filter_bank.product_fit import Products
+from constructions.filter_bank.product_fit import Products, Series
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.tiled import Tile
 from constructions.filter_bank.unstructured import Grid
@@ -41,6 +41,7 @@ UNDAMAGED = {
     "cpm3.mlp._pair_weights": "returns nothing; what it wrote is damaged as the network's result",
     "filter_bank.approximate.floor": "an error to be expected, which no weight depends on",
     "filter_bank.product_fit.chebyshev_maps": "a basis of polynomials; in a wrong one the fit falls back on the powers",
+    "filter_bank.product_fit.least_degree": "a larger degree is right too",
     "filter_bank.tiled._side": "chooses among tilings, which are all right",
     "filter_bank.unstructured.heads": "chooses between two layouts, which are both right",
     "targets.relations.sharpness": "a larger scale is right too",
@@ -241,6 +242,7 @@ FIELDS: dict[type, str] = {
     Mixing: "alpha_v",
     Decomposition: "maps",
     Products: "outer",
+    Series: "p",
     ReducedBank: "coefficients",
     RationalFilter: "numerators",
     Grid: "queries",

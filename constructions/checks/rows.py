@@ -54,13 +54,8 @@ class Reading:
             linear.weight.detach().unflatten(0, (heads, -1))[:, :, -tokens:] for linear in (layer.q_proj, layer.k_proj)
         )
         self.pairs, self.contents = _contents(layer, width)
-        self._sparse: dict[int, csr_array] = {}
-        for y in {y for _, y in self.pairs}:
-            own = self.keys[y]
-            if int(own.count_nonzero()) * SPARSE <= own.numel():
-                i, j = own.nonzero(as_tuple=True)
-                entries = (own[i, j].numpy(), (j.numpy(), i.numpy()))
-                self._sparse[y] = csr_array(entries, shape=(own.shape[1], own.shape[0]))
+        sparse = {y: _sparse(self.keys[y].mT) for y in {y for _, y in self.pairs}}
+        self._sparse = {y: own for y, own in sparse.items() if own is not None}
         wide = {x: 2 * int(self.queries[x].count_nonzero()) < self.queries[x].numel() for x, _ in self.pairs}
         self._wide = {x for x, few in wide.items() if few}
 
@@ -71,11 +66,8 @@ class Reading:
             own = self.queries[x][:, rows]
             if y in self._sparse:
                 found.append(torch.from_numpy(self._sparse[y] @ own.numpy()))
-            elif x in self._wide:  # queries of a block are 0 outside it
-                live = own.any(1).nonzero().flatten()
-                found.append(self.keys[y][live].mT @ own[live])
             else:
-                found.append(self.keys[y].mT @ own)
+                found.append(_product(self.keys[y].mT, own, x in self._wide))
         return found
 
     def apply(self, x: Float[Tensor, "batch N d"]) -> Float[Tensor, "batch N D"]:
@@ -107,6 +99,22 @@ class Reading:
             read += queries.mT @ keys @ x @ content
             sizes += queries.abs().mT @ keys.abs() @ x.abs() @ sums[q, y]
         return largest_ratio(out - read, sizes)
+
+
+def _sparse(matrix: Float[Tensor, "m n"]) -> csr_array | None:
+    """The matrix by its entries, if they are few."""
+    if int(matrix.count_nonzero()) * SPARSE > matrix.numel():
+        return None
+    i, j = matrix.nonzero(as_tuple=True)
+    return csr_array((matrix[i, j].numpy(), (i.numpy(), j.numpy())), shape=matrix.shape)
+
+
+def _product(matrix: Float[Tensor, "m n"], block: Float[Tensor, "n r"], wide: bool) -> Float[Tensor, "m r"]:
+    """The product; only of the block's rows that are not 0, if it is said to be mostly 0."""
+    if not wide:
+        return matrix @ block
+    live = block.any(1).nonzero().flatten()
+    return matrix[:, live] @ block[live]
 
 
 def _contents(
@@ -156,8 +164,7 @@ class Rows:
             contents = last
         else:  # sum_c B1_u[a, c] B2_x[c, e], for maps x and then u
             contents = torch.einsum("uac,xce->xuae", self.layers[0].contents, last).flatten(0, 1)
-            whole = self.layers[0].maps(slice(0, tokens))
-            self._inner = [m.contiguous() for m in whole]
+            self._inner = [(m, _sparse(m)) for m in self.layers[0].maps(slice(0, tokens))]
         self._contents = contents[..., self._columns]
         self._live = self._contents.flatten(1).any(1)
 
@@ -166,15 +173,20 @@ class Rows:
         maps = self.layers[-1].maps(rows)
         if len(self.layers) > 1:
             live = self._live.unflatten(0, (len(maps), -1))
-            maps = [
-                inner @ m if bool(live[x, u]) else torch.zeros_like(m)
-                for x, m in enumerate(maps)
-                for u, inner in enumerate(self._inner)
-            ]
+            maps = [self._behind(m, u, bool(live[x, u])) for x, m in enumerate(maps) for u in range(len(self._inner))]
         if not maps:
             tokens = self.layers[0].queries.shape[2]
             return torch.zeros(*self._contents.shape[1:], tokens, rows.stop - rows.start, dtype=torch.float64)
         return torch.einsum("pae,pji->aeji", self._contents, torch.stack(maps))
+
+    def _behind(self, rows: Float[Tensor, "N r"], u: int, live: bool) -> Float[Tensor, "N r"]:
+        """Rows of a second layer's map times map u of the first."""
+        if not live:
+            return torch.zeros_like(rows)
+        inner, sparse = self._inner[u]
+        if sparse is not None:
+            return torch.from_numpy(sparse @ rows.numpy())
+        return _product(inner, rows, 2 * int(rows.count_nonzero()) < rows.numel())
 
     def apply(self, x: Float[Tensor, "batch N d"]) -> Float[Tensor, "batch N read"]:
         """The readout on contents."""

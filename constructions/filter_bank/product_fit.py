@@ -43,6 +43,16 @@ class Products:
     error: float
 
 
+@dataclass(frozen=True)
+class Series:
+    """`Products` of polynomials by their Chebyshev coefficients, p and q: (H, m + 1)."""
+
+    p: Float[Tensor, "H i"]
+    q: Float[Tensor, "H i"]
+    coefficients: Float[Tensor, "H H k"]
+    error: float
+
+
 @blueprint.construction(
     "product-fit",
     "fitted polynomials of A whose products are near the bank, for heads of width N",
@@ -64,13 +74,13 @@ def fit(a: Float[Tensor, "N N"], bank: Float[Tensor, "k N N"], heads: int, toler
     chebyshev = chebyshev_maps(a, 2 * degree)
     triangle = torch.linalg.qr(torch.cat((chebyshev, bank)).flatten(1).T, mode="r").R
     size = len(chebyshev)
-    p, q, coefficients, error = fit_series(triangle[:size, :size], triangle[:size, size:], heads, tolerance, seed)
+    found = fit_series(triangle[:size, :size], triangle[:size, size:], heads, tolerance, seed)
     lower = chebyshev[: degree + 1]
     return Products(
-        outer=torch.einsum("ai,ijk->ajk", p, lower),
-        inner=torch.einsum("ai,ijk->ajk", q, lower),
-        coefficients=coefficients,
-        error=error,
+        outer=torch.einsum("ai,ijk->ajk", found.p, lower),
+        inner=torch.einsum("ai,ijk->ajk", found.q, lower),
+        coefficients=found.coefficients,
+        error=found.error,
     )
 
 
@@ -81,8 +91,8 @@ def least_degree(terms: int, heads: int) -> int:
 
 def fit_series(
     coordinates: Float[Tensor, "n m"], target: Float[Tensor, "n k"], heads: int, tolerance: float, seed: int = 0
-) -> tuple[Float[Tensor, "H i"], Float[Tensor, "H i"], Float[Tensor, "H H k"], float]:
-    """P, Q, the coefficients and the relative error: `fit` in orthonormal coordinates.
+) -> Series:
+    """`fit` in orthonormal coordinates.
 
     Args:
         coordinates: of T_0, ..., T_{2m}, in its columns, m = `least_degree`.
@@ -116,7 +126,7 @@ def fit_series(
     matrix, norms = system(p, q)
     solution = torch.linalg.lstsq(matrix, wanted).solution
     error = float((matrix @ solution - wanted)[: len(target)].norm() / target.norm())
-    return p, q, (solution / norms[:, None]).unflatten(0, (heads, heads)), error
+    return Series(p, q, (solution / norms[:, None]).unflatten(0, (heads, heads)), error)
 
 
 def power_products(bank: Float[Tensor, "k N N"], heads: int) -> Products:

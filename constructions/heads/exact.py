@@ -31,8 +31,8 @@ from synthetic.graphs import Graph
 from synthetic.tasks.filter_bank import PolynomialBank, power_blocks
 
 EXACT_NODES = MANY
-"""Layers of larger graphs are measured in float64, on a few normal contents: to read the weights of all layers exactly
-would take a minute. The rank and its certificate are exact for all."""
+"""Layers of larger graphs are read in float64 and tried on a few normal contents: to read the weights of all layers
+exactly would take a minute. The rank and its certificate are exact for all."""
 PRIME_NODES = 1000
 """Nodes times primes, beyond which layers whose weights float64 cannot hold are measured in float64, for the same
 reason. Floats make many primes: the denominators of A^t are those of A to the power t."""
@@ -204,12 +204,19 @@ class ExactTask:
         bound = gamma(operations(construction, nodes) + 4 + steps)
         if not read.runs:
             return Verdict("float64", math.inf, bound)
-        x = np.random.default_rng(0).standard_normal((PROBES, nodes, self.width))
-        target = torch.from_numpy(PolynomialBank(self.graph, self.terms).target(x))
-        sizes = torch.from_numpy(PolynomialBank(replace(self.graph, adjacency=abs(a)), self.terms).target(abs(x)))
+        x = np.random.default_rng(0).standard_normal((nodes, PROBES * self.width))
+        target, sizes = (
+            self._side_by_side(PolynomialBank(graph, self.terms).target(own))
+            for graph, own in ((self.graph, x), (replace(self.graph, adjacency=abs(a)), abs(x)))
+        )
         if self.rank.rank < self.terms:
             c = exact.nearest_float64(self.bank.coefficients).abs()
             kept = sizes.unflatten(2, (self.terms, self.width))[:, :, : self.rank.rank]
             sizes = torch.einsum("ts,bnsd->bntd", c, kept).flatten(2)
         sizes = sizes * (3 if layer == "iha-tiled" else 1)
-        return Verdict("float64", largest_ratio(read.apply(torch.from_numpy(x)) - target, sizes), bound)
+        contents = torch.from_numpy(x).unflatten(1, (PROBES, -1)).transpose(0, 1)
+        return Verdict("float64", largest_ratio(read.apply(contents) - target, sizes), bound)
+
+    def _side_by_side(self, blocks: np.ndarray) -> torch.Tensor:
+        """The blocks of `PROBES` contents that were side by side, (N, k s d), as (s, N, k d)."""
+        return torch.from_numpy(blocks).unflatten(1, (self.terms, PROBES, -1)).permute(2, 0, 1, 3).flatten(2)

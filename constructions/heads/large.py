@@ -13,6 +13,7 @@ them, and nothing of size k N^2 is kept but the weights.
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -129,7 +130,8 @@ class LargePowers(UnitPowers):
         start = np.random.default_rng(0).standard_normal(len(self.a))
         if not bool(self.a.any()):
             return 0.0
-        return float(svds(csr_array(self.a.numpy()), k=1, tol=1e-6, v0=start, return_singular_vectors=False)[0])
+        found: Any = svds(csr_array(self.a.numpy()), k=1, v0=start, return_singular_vectors=False)
+        return float(found[0])
 
     def _maps(self, count: int) -> Iterator[tuple[slice, Float[Tensor, "n N r"]]]:
         """The rows of the leading maps S_i, transposed; of maps beyond rounding, zeros."""
@@ -166,16 +168,14 @@ class LargePowers(UnitPowers):
         self._fits.clear()
         degree, series = least_degree(self.terms, heads), self._series
         size = 2 * degree + 1
-        p, q, coefficients, error = fit_series(
-            self._coordinates[:size, :size], self._coordinates[:size, series:], heads, tolerance
-        )
-        if error > tolerance:  # of no use, unless it is better than what else there is
-            return Products(p[:, None], q[:, None], coefficients, error)
+        own = fit_series(self._coordinates[:size, :size], self._coordinates[:size, series:], heads, tolerance)
+        if own.error > tolerance:  # of no use: what else there is comes next, or more heads
+            return Products(own.p[:, None], own.q[:, None], own.coefficients, own.error)
         outer, inner = self._empty(heads), self._empty(heads)
         for rows, maps in zip(self._rows(), self._chebyshev(degree + 1), strict=True):
-            outer[:, rows] = torch.einsum("ai,ijr->arj", p, maps)
-            inner[:, rows] = torch.einsum("ai,ijr->arj", q, maps)
-        return Products(outer, inner, coefficients, error)
+            outer[:, rows] = torch.einsum("ai,ijr->arj", own.p, maps)
+            inner[:, rows] = torch.einsum("ai,ijr->arj", own.q, maps)
+        return Products(outer, inner, own.coefficients, own.error)
 
     def _half_products(self, rank: int, heads: int) -> Products:
         maps = self._empty(rank)

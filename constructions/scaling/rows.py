@@ -41,7 +41,7 @@ Outcome = tuple[bool, str]
 def sparse_graph(nodes: int) -> Graph:
     """Three edges a node: a preferential-attachment graph (Barabasi and Albert 1999), seed 0."""
     edges = nx.barabasi_albert_graph(nodes, 3, seed=0)
-    return Graph.from_matrix(nx.to_numpy_array(edges, dtype=np.int64), name=f"sparse:{nodes}")
+    return Graph.from_matrix(nx.to_numpy_array(edges).astype(np.int64), name=f"sparse:{nodes}")
 
 
 def workspace_by_indices(layer: str, tokens: int) -> Outcome:

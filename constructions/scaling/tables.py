@@ -5,7 +5,7 @@ peak of memory above that of the smallest size. Rows of less than `SHORT` second
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def rank(found: dict[str, Any], console: Console) -> bool:
     return measure("rank", RANK, found, console)
 
 
-def measure(title: str, sizes: dict[str, Sequence[int]], found: dict[str, Any], console: Console) -> bool:
+def measure(title: str, sizes: Mapping[str, Sequence[int]], found: dict[str, Any], console: Console) -> bool:
     """Measures all rows, puts them into `found`, and prints the table; whether all hold.
 
     Args:

@@ -75,15 +75,15 @@ def power_rank(a: Any, terms: int) -> ExactRank:
     Raises:
         ValueError: A that is not a square matrix of finite numbers, N > 2^15, or terms below 1.
     """
-    whole = a if isinstance(a, np.ndarray) and a.ndim == 2 and a.dtype.kind in "iu" else None
-    m = None if whole is not None else _rational(a)
+    whole = isinstance(a, np.ndarray) and a.ndim == 2 and a.dtype.kind in "iu"
+    m = None if whole else _rational(a)
     size, columns = a.shape if m is None else m.shape
     if size != columns or size > MAX_SIZE:
         raise ValueError(f"expected a square matrix of at most {MAX_SIZE} rows, got {size} x {columns}")
     require_count("terms", terms)
     most = min(terms, size)
     for prime in _primes() if m is None else _primes(m):
-        residues = whole % prime if whole is not None else exact.residue_array(m, prime)
+        residues = a % prime if m is None else exact.residue_array(m, prime)
         found = _independent(_power_entries(residues.astype(np.int64), most, prime), most, prime)
         rank = len(found.columns)
         certificate = found.certificate(size)

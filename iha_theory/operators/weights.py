@@ -130,7 +130,7 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
         ):
             rows = linear.weight.unflatten(0, (weights.num_heads, -1))
             for h, block in enumerate(blocks):
-                rows[h, :, at] = floats(block).T
+                write_block(rows[h, :, at], floats(block).T)
         if weights.out is not None:
             assert layer.out_proj is not None
             layer.out_proj.weight.copy_(floats(weights.out).T)
@@ -139,6 +139,15 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
                 values = getattr(weights.mixing, name).astype(np.float64)
                 layer.get_parameter(name).copy_(torch.from_numpy(values))
     return layer
+
+
+def write_block(place: Tensor, block: Tensor) -> None:
+    """Writes a block over zeros, and no more than its entries where they are few."""
+    if block.numel() > 2**16 and int(block.count_nonzero()) * 64 < block.numel():
+        at = block.nonzero(as_tuple=True)
+        place[at] = block[at]
+    else:
+        place.copy_(block)
 
 
 def untouched_zeros(*shape: int) -> Tensor:

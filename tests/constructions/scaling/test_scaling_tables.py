@@ -14,14 +14,24 @@ def test_rows_hold_at_small_sizes():
         assert outcome
 
 
-def test_a_row_runs_in_a_process_of_its_own():
-    row = rows.measured("rank", 20)
-    assert row["holds"]
-    assert row["outcome"] == "rank 16"
+def test_a_row_is_printed_as_json(capsys, monkeypatch):
+    monkeypatch.setattr(rows.sys, "argv", ["rows", "rank", "20"])
+    rows._main()
+    row = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["size"], row["holds"], row["outcome"]) == ("rank", 20, True, "rank 16")
     assert 0 <= row["seconds"] < 60
-    assert 2**26 < row["peak_bytes"] < 2**31
-    with pytest.raises(RuntimeError, match="nothing 3: KeyError"):
-        rows.measured("nothing", 3)
+    assert 2**26 < row["peak_bytes"] < 2**33
+
+
+def test_a_row_runs_in_a_process_of_its_own(tmp_path, monkeypatch):
+    """Python is called as `python -m constructions.scaling.rows NAME SIZE`, and its last line of errors is told."""
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$4" = 3 ] && { echo first >&2; echo last >&2; exit 1; }\necho "[\\"$*\\"]"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(rows.sys, "executable", str(python))
+    assert rows.measured("rank", 20) == ["-m constructions.scaling.rows rank 20"]
+    with pytest.raises(RuntimeError, match="rank 3: last"):
+        rows.measured("rank", 3)
 
 
 def test_growth_is_the_slope():
