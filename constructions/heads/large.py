@@ -70,14 +70,13 @@ class LargePowers(UnitPowers):
         self.a, self.terms, self.width = a, require_count("terms", terms), width
         self._next, self._fits = left_product(a.mT.contiguous()), {}
         self._norms = list(self._ratios())
-        _, self.values, v = torch.linalg.svd(_triangle(self._powers()))
-        self._turn = v.mT
-        degree = least_degree(terms, ceil_sqrt(terms))
         norm = self._spectral_norm()
         self._unit = left_product(a.mT.contiguous() / norm if norm else a)
-        self._series = 2 * degree + 1
+        self._series = 2 * least_degree(terms, ceil_sqrt(terms)) + 1
         both = (torch.cat(pair) for pair in zip(self._chebyshev(self._series), self._powers(), strict=True))
         self._coordinates = _triangle(both)
+        _, self.values, v = torch.linalg.svd(self._coordinates[:, self._series :], full_matrices=False)
+        self._turn = v.mT
 
     def within(self, layer: str, tolerance: float) -> Construction:
         """See `UnitPowers.within`."""
@@ -99,11 +98,8 @@ class LargePowers(UnitPowers):
 
     def _rows(self) -> Iterator[slice]:
         size = len(self.a)
-        step = max(1, BLOCK // (size * (self.terms + self._series_length())))
+        step = max(1, BLOCK // (size * (self.terms + self._series)))
         return (slice(i, min(i + step, size)) for i in range(0, size, step))
-
-    def _series_length(self) -> int:
-        return 2 * least_degree(self.terms, ceil_sqrt(self.terms)) + 1
 
     def _powers(self) -> Iterator[Float[Tensor, "k N r"]]:
         """The rows of all T_t, transposed."""

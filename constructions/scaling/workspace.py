@@ -174,25 +174,25 @@ def sampled_gap(given: IndexedWorkspace, heads: int = 4, rows: int = 4, seed: in
     generator = np.random.default_rng(seed)
     x = torch.from_numpy(generator.integers(0, 1000, given.tokens)).double()
     worst, collapse = 0.0, None if given.mixing is None else given.mixing.collapse
-    chosen = {int(o) for o in generator.integers(0, given.heads, heads)}
-    needed = chosen if collapse is None else {int(h) for o in chosen for h in collapse[o].any(1).nonzero()[0]}
-    parts: dict[int, Tensor] = {}
+    chosen = sorted({int(o) for o in generator.integers(0, given.heads, heads)})
     at = torch.from_numpy(generator.integers(0, given.tokens, rows))
+    outputs: dict[tuple[int, int], Tensor] = {}  # of a head's pseudo-query that is read: (rows, blocks)
     for h, head in enumerate(_heads(given)):
-        if h not in needed:
+        read = [0] * (h in chosen) if collapse is None else collapse[chosen, h].any(0).nonzero()[0].tolist()
+        if not read:
             continue
         none = np.full(given.tokens, -1)
         keys = torch.from_numpy(np.stack([given.keys(b) if b >= 0 else none for b in head.keys], axis=1)).flatten()
-        queries = torch.from_numpy(np.stack([given.queries(a) if a >= 0 else none - 1 for a in head.queries], axis=1))
-        scores = (queries[at].flatten()[:, None] == keys).double()[None, None]
         values = given.factor * torch.einsum("n,mj->njm", x, torch.from_numpy(head.values).double()).flatten(0, 1)
-        out = apply_weights(pattern_weights(scores, pattern="hard"), values[None, None])
-        parts[h] = out[0, 0].unflatten(0, (rows, -1))  # (rows, P, blocks)
+        for i in read:
+            query = torch.from_numpy(given.queries(head.queries[i]) if head.queries[i] >= 0 else none - 1)
+            scores = (query[at][:, None] == keys).double()[None, None]
+            outputs[h, i] = apply_weights(pattern_weights(scores, pattern="hard"), values[None, None])[0, 0]
     for o in chosen:
         if collapse is None:
-            found, blocks = parts[o][:, 0], torch.tensor([o])
+            found, blocks = outputs[o, 0], torch.tensor([o])
         else:
-            found = sum(torch.from_numpy(collapse[o, h]).double() @ parts[h] for h in parts)
+            found = sum(float(collapse[o, h, i]) * out for (h, i), out in outputs.items())
             blocks = o * given.heads + torch.arange(given.heads)
         wanted = x[(at[:, None] + blocks) % given.tokens]
         kept = blocks < given.tokens
