@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from constructions.scaling.rows import measured
 from iha_theory.cli import output
