@@ -178,7 +178,7 @@ def sampled_gap(given: IndexedWorkspace, heads: int = 4, rows: int = 4, seed: in
     at = torch.from_numpy(generator.integers(0, given.tokens, rows))
     outputs: dict[tuple[int, int], Tensor] = {}  # of a head's pseudo-query that is read: (rows, blocks)
     for h, head in enumerate(_heads(given)):
-        read = [0] * (h in chosen) if collapse is None else collapse[chosen, h].any(0).nonzero()[0].tolist()
+        read = [0] * (h in chosen) if collapse is None else np.flatnonzero(collapse[chosen, h].any(0)).tolist()
         if not read:
             continue
         none = np.full(given.tokens, -1)
