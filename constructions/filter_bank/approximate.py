@@ -18,6 +18,7 @@ singular values s_1 >= s_2 >= ... no layer of capacity R has an error below (sum
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -107,13 +108,13 @@ def wide_iha(bank: Float[Tensor, "k N N"], heads: int, width: int = 1) -> Constr
     svd = decompose(bank)
     maps = _padded(svd.maps, heads)
     keys = maps.permute(1, 3, 0, 2).flatten(2)  # [b, j, (a, i)] = S_ab[i, j]
-    return wide_layer(keys, svd.coefficients, bank.shape[1], width, floor(svd.values, heads**2))
+    return wide_layer([*keys], svd.coefficients, bank.shape[1], width, floor(svd.values, heads**2))
 
 
 def wide_layer(
-    keys: Float[Tensor, "H N dk"], coefficients: Float[Tensor, "n k"], tokens: int, width: int, error: float
+    keys: Sequence[Float[Tensor, "N dk"]], coefficients: Float[Tensor, "n k"], tokens: int, width: int, error: float
 ) -> Construction:
-    """`wide_iha` of its keys, (H, N, H N), and the coefficients of all maps S_ab, row by row."""
+    """`wide_iha` of its H keys, (N, H N), and the coefficients of all maps S_ab, row by row."""
     heads = len(keys)
     wide = untouched_zeros(tokens, (2 * heads - 1) * tokens)  # I in the middle block: a window of it for each query
     wide[:, (heads - 1) * tokens : heads * tokens].fill_diagonal_(1)

@@ -6,6 +6,8 @@
   concatenated heads hold block (a, b) in the d rows (a H + b) d ... of the output projection, which are B_ab.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -15,10 +17,11 @@ from constructions.filter_bank.paper import routing, selectors
 from iha_theory import blueprint
 from iha_theory.operators.weights import PositionWeights
 
+Bases = Float[Tensor, "count tokens dim"] | Sequence[Float[Tensor, "tokens dim"]]
+"""Base queries or keys."""
 
-def mha_products(
-    queries: Float[Tensor, "a tokens dim"], keys: Float[Tensor, "b tokens dim"], contents: Float[Tensor, "a b d D"]
-) -> PositionWeights:
+
+def mha_products(queries: Bases, keys: Bases, contents: Float[Tensor, "a b d D"]) -> PositionWeights:
     """X -> sum_{a,b} Q_a K_b^T X B_ab by MHA with #a #b heads; head a #b + b has pair (a, b)."""
     pairs = [(q, k) for q in queries for k in keys]
     return PositionWeights(
@@ -37,9 +40,7 @@ def mha_products(
     check="exact",
     tests="tests/constructions/targets/test_convolution.py",
 )
-def iha_products(
-    queries: Float[Tensor, "a tokens dim"], keys: Float[Tensor, "b tokens dim"], contents: Float[Tensor, "a b d D"]
-) -> PositionWeights:
+def iha_products(queries: Bases, keys: Bases, contents: Float[Tensor, "a b d D"]) -> PositionWeights:
     """X -> sum_{a,b} Q_a K_b^T X B_ab by IHA with max(#a, #b) heads and as many pseudo-heads; missing ones are 0."""
     heads = max(len(queries), len(keys))
     return PositionWeights(
@@ -52,6 +53,6 @@ def iha_products(
     )
 
 
-def filled(bases: Float[Tensor, "count tokens dim"], heads: int) -> tuple[Tensor, ...]:
+def filled(bases: Bases, heads: int) -> tuple[Tensor, ...]:
     """The base queries or keys of the heads; missing ones are 0."""
     return (*bases, *[torch.zeros_like(bases[0])] * (heads - len(bases)))

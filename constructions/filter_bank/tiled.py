@@ -62,7 +62,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from constructions.filter_bank.paper import Powers, iha_weights, selectors
-from constructions.filter_bank.products import filled
+from constructions.filter_bank.products import Bases, filled
 from iha_theory import blueprint
 from iha_theory.attention.patterns import Pattern
 from iha_theory.operators.weights import Mixing, PositionWeights
@@ -206,9 +206,7 @@ def weights(power: Powers, terms: int, width: int, pattern: Pattern = "linear") 
     return replace(own, mixing=mixing(tiles, heads, average=pattern == "hard"))
 
 
-def products(
-    queries: Float[Tensor, "a tokens dim"], keys: Float[Tensor, "b tokens dim"], contents: Float[Tensor, "a b d D"]
-) -> PositionWeights:
+def products(queries: Bases, keys: Bases, contents: Float[Tensor, "a b d D"]) -> PositionWeights:
     """X -> sum_{a,b} Q_a K_b^T X B_ab by IHA with H = max(#a, #b) heads and at most ceil(sqrt H) pseudo-heads.
 
     As `constructions.filter_bank.products.iha_products`, which has P = H; the B_ab are in the output projection.

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from constructions.checks.operators import MANY, frobenius_error
 from constructions.checks.oracles import powers as oracle
-from constructions.checks.oracles.powers import UnitPowerRows
-from constructions.checks.rows import frobenius_error_in_rows
+from constructions.checks.rows import Target, frobenius_error_in_rows
 from constructions.construction import Construction
 from constructions.filter_bank.approximate import UnitPowers
 from constructions.filter_bank.layers import LAYERS
@@ -54,10 +53,13 @@ class ApproximateTask:
         return self.powers.terms
 
     @cached_property
-    def target(self) -> Float[Tensor, "k N N"] | UnitPowerRows:
+    def target(self) -> Float[Tensor, "k N N"] | Target:
         """The powers, multiplied anew: the construction's own would be as wrong as it is."""
-        whole = _whole(self.powers.a)
-        return (oracle.unit_powers if whole else UnitPowerRows)(self.powers.a, self.terms)
+        return (
+            self.powers.target
+            if isinstance(self.powers, LargePowers)
+            else oracle.unit_powers(self.powers.a, self.terms)
+        )
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -77,7 +79,7 @@ class ApproximateTask:
     def judge(self, layer: str, construction: Construction) -> Verdict:
         """See `Task`. Rounding is allowed k N EPS on top of the tolerance."""
         target = self.target
-        if isinstance(target, UnitPowerRows):
+        if isinstance(target, Target):
             error = frobenius_error_in_rows(construction, target)
         else:
             error = frobenius_error(construction, target)

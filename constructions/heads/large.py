@@ -13,6 +13,7 @@ them, and nothing of size k N^2 is kept but the weights.
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import svds
 from torch import Tensor
 
+from constructions.checks.oracles.powers import UnitPowerRows
+from constructions.checks.rows import Target
 from constructions.construction import Construction
 from constructions.filter_bank.approximate import (
     UnitPowers,
@@ -34,7 +37,7 @@ from constructions.filter_bank.approximate import (
 )
 from constructions.filter_bank.layers import LAYERS
 from constructions.filter_bank.product_fit import Products, fit_series, least_degree
-from iha_theory.operators.weights import untouched_zeros
+from iha_theory.operators.weights import untouched_zeros, weight_blocks
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
 BLOCK = 2**21
@@ -86,6 +89,11 @@ class LargePowers(UnitPowers):
             heads = rank if layer == "mha" else ceil_sqrt(rank)
             return (self._mha if layer == "mha" else self._wide)(heads)
         return product_bank(layer, self.products(ceil_sqrt(rank), tolerance), self.width)
+
+    @cached_property
+    def target(self) -> Target:
+        """What layers are judged by, at every tolerance: multiplied anew, by other code."""
+        return Target(UnitPowerRows(self.a, self.terms))
 
     def _ratios(self) -> Iterator[float]:
         """|T_0|, then |A T_{t-1}|, T_t of norm 1."""
@@ -143,22 +151,25 @@ class LargePowers(UnitPowers):
     def _mha(self, heads: int) -> Construction:
         """`truncated_mha`."""
         size = len(self.a)
-        queries = torch.empty(heads, size, size, dtype=torch.float64)  # transposed, as weights are
+        whole = weight_blocks(heads, size, size, self.width)
         for rows, maps in self._maps(heads):
-            queries[:, :, rows] = maps
+            whole[:, :, self.width :][:, :, rows] = maps
+        queries = [block[:, self.width :].T for block in whole]
         one, contents = torch.eye(size, dtype=torch.float64)[None], self._leading(heads)[:, None]
-        weights = LAYERS["mha"].products(queries.mT, one, contents_of(contents, self.width))
+        weights = LAYERS["mha"].products(queries, one, contents_of(contents, self.width))
         return made("mha", weights, self.terms, self.width, floor(self.values, heads))
 
     def _wide(self, heads: int) -> Construction:
         """`wide_iha`: block a of base key b is S_ab^T."""
         size, count = len(self.a), min(heads**2, self.terms)
-        keys = untouched_zeros(heads, size, heads, size)  # [b, j, a, i] = S_ab[i, j]
+        whole = weight_blocks(heads, heads * size, size, self.width)
+        blocks = whole.unflatten(1, (heads, size))[..., self.width :]  # [b, a, i, j] = S_ab[i, j]
         for rows, maps in self._maps(count):
             for at, own in enumerate(maps):
-                keys[at % heads, :, at // heads, rows] = own
+                blocks[at % heads, at // heads, rows] = own.mT
+        keys = [block[:, self.width :].T for block in whole]
         error = floor(self.values, heads**2)
-        return wide_layer(keys.flatten(2), self._leading(count), size, self.width, error)
+        return wide_layer(keys, self._leading(count), size, self.width, error)
 
     def _fit(self, heads: int, tolerance: float) -> Products:
         self._fits.clear()

@@ -128,6 +128,10 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
             (layer.k_proj, weights.key, slice(width, None)),
             (layer.v_proj, weights.value, slice(0, width)),
         ):
+            own = _ready(blocks, linear.in_features - at.start)
+            if own is not None:
+                linear.weight = nn.Parameter(own)
+                continue
             rows = linear.weight.unflatten(0, (weights.num_heads, -1))
             for h, block in enumerate(blocks):
                 write_block(rows[h, :, at], floats(block).T)
@@ -139,6 +143,35 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
                 values = getattr(weights.mixing, name).astype(np.float64)
                 layer.get_parameter(name).copy_(torch.from_numpy(values))
     return layer
+
+
+def weight_blocks(heads: int, head_dim: int, tokens: int, width: int) -> Tensor:
+    """Zeros for all heads' queries or keys, (H, d_k, d + N), as the projection's weight lies in memory.
+
+    Head h's block is the view [h, :, d:].T, (N, d_k). Given all of them in this order `to_layer` copies nothing: of
+    large layers the weights are most of the memory.
+    """
+    return untouched_zeros(heads, head_dim, width + tokens)
+
+
+def _ready(blocks: tuple[Any, ...], tokens: int) -> Tensor | None:
+    """The whole weight, if the blocks are all the views of one that `weight_blocks` describes."""
+    whole = blocks[0]._base if isinstance(blocks[0], Tensor) else None
+    while whole is not None and whole._base is not None:
+        whole = whole._base
+    if whole is None or blocks[0].ndim != 2:
+        return None
+    head_dim, row = blocks[0].shape[1], blocks[0].stride(1)
+    size = len(blocks) * head_dim * row
+    if whole.dtype != torch.float64 or whole.numel() != size or row <= tokens or blocks[0].stride(0) != 1:
+        return None
+    flat = whole.view(len(blocks) * head_dim, row)
+    starts = [flat[h * head_dim :, row - tokens :].data_ptr() for h in range(len(blocks))]
+    same = all(
+        isinstance(b, Tensor) and b.shape == (tokens, head_dim) and b.stride() == (1, row) and b.data_ptr() == start
+        for b, start in zip(blocks, starts, strict=True)
+    )
+    return flat if same and not bool(flat[:, : row - tokens].any()) else None
 
 
 def write_block(place: Tensor, block: Tensor) -> None:

@@ -42,7 +42,7 @@ class UnitPowerRows:
         numbers: of all powers, to be made at once.
     """
 
-    def __init__(self, a: Float[Tensor, "N N"], terms: int, numbers: int = 2**21) -> None:
+    def __init__(self, a: Float[Tensor, "N N"], terms: int, numbers: int = 2**23) -> None:
         self.terms, self.size = terms, len(a)
         self._step = max(1, numbers // (terms * len(a)))
         few = int(a.count_nonzero()) * 32 <= a.numel()

@@ -9,7 +9,7 @@ import torch
 from constructions.checks import rows
 from constructions.checks.operators import frobenius_error
 from constructions.checks.oracles.powers import UnitPowerRows
-from constructions.checks.rows import Rows, frobenius_error_in_rows
+from constructions.checks.rows import Rows, Target, frobenius_error_in_rows
 from constructions.filter_bank import product_fit
 from constructions.filter_bank.approximate import UnitPowers
 from constructions.filter_bank.layers import LAYERS
@@ -37,7 +37,7 @@ def test_the_same_rows_as_of_powers_that_are_held(name, terms):
     a = matrix(name)
     whole, streamed = UnitPowers(a, terms, 2), LargePowers(a, terms, 2)
     torch.testing.assert_close(streamed.values, whole.values, rtol=1e-9, atol=1e-13)
-    target = UnitPowerRows(a, terms, 2**8)
+    target = Target(UnitPowerRows(a, terms, 2**8))
     for tolerance in (0.1, 1e-6):
         for layer in LAYERS:
             held, made = (powers.within(layer, tolerance) for powers in (whole, streamed))
@@ -81,7 +81,7 @@ def test_rows_are_the_operator_of_the_layer(layer):
 @pytest.mark.parametrize("layer", LAYERS)
 def test_damaged_weights_are_noticed(layer):
     a = matrix("karate")
-    target = UnitPowerRows(a, 9)
+    target = Target(UnitPowerRows(a, 9))
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
         made = UnitPowers(a, 9).within(layer, 1e-2)
         part = made.layer.second if layer == "mha-two-layer" else made.layer
@@ -95,9 +95,28 @@ def test_damaged_weights_are_noticed(layer):
         frobenius_error_in_rows(made, target)
 
 
+def test_the_same_queries_and_keys_are_multiplied_once(monkeypatch):
+    """By IHA and tiled IHA; of other values or outputs the error is measured anew."""
+    a = matrix("karate")
+    powers, target, calls = UnitPowers(a, 9), Target(UnitPowerRows(a, 9)), []
+    right = rows._judged
+    monkeypatch.setattr(rows, "_judged", lambda *args: calls.append(args) or right(*args))
+    first, tiled = (powers.within(layer, 1e-2) for layer in ("iha", "iha-tiled"))
+    errors = [frobenius_error_in_rows(made, target) for made in (first, tiled)]
+    assert len(calls) == 1
+    assert errors[0] <= errors[1] == pytest.approx(errors[0], rel=1e-9)
+    with torch.no_grad():
+        tiled.layer.out_proj.weight[0] *= 1.001
+    assert frobenius_error_in_rows(tiled, target) == pytest.approx(frobenius_error(tiled, powers.bank), rel=1e-9)
+    with torch.no_grad():
+        first.layer.k_proj.weight *= 1.001
+    assert frobenius_error_in_rows(first, target) == pytest.approx(frobenius_error(first, powers.bank), rel=1e-9)
+    assert len(calls) == 3
+
+
 def test_a_layer_that_does_not_do_what_is_read_is_noticed(monkeypatch):
     made = UnitPowers(matrix("karate"), 9).within("iha", 1e-2)
-    target = UnitPowerRows(matrix("karate"), 9)
+    target = Target(UnitPowerRows(matrix("karate"), 9))
     right = type(made.layer).heads
     monkeypatch.setattr(type(made.layer), "heads", lambda *args, **options: 1.001 * right(*args, **options))
     assert frobenius_error_in_rows(made, target) == math.inf
@@ -144,4 +163,4 @@ def test_sparse_and_dense_matrices_are_multiplied_alike(monkeypatch):
         monkeypatch.setattr(large, "SPARSE", sparse)
         monkeypatch.setattr(rows, "SPARSE", sparse)
         made = LargePowers(a, 9).within("mha", 1e-3)
-        assert frobenius_error_in_rows(made, UnitPowerRows(a, 9)) <= 1e-3
+        assert frobenius_error_in_rows(made, Target(UnitPowerRows(a, 9))) <= 1e-3
