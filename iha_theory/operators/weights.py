@@ -188,7 +188,8 @@ def untouched_zeros(*shape: int) -> Tensor:
     size = 8 * math.prod(shape)
     if size < 2**24:
         return torch.zeros(shape, dtype=torch.float64)
-    return torch.frombuffer(mmap.mmap(-1, size), dtype=torch.float64).view(shape)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # private: reading takes none
+    return torch.frombuffer(pages, dtype=torch.float64).view(shape)
 
 
 def read(layer: nn.Module, width: int, domain: Domain = QQ, value_width: int | None = None) -> PositionWeights:
