@@ -6,7 +6,7 @@ from pathlib import Path
 
 from constructions.ledger.statement import Case, Evidence, Judgement, Verdict
 
-TELLING = ("E1", "E5", "E12", "P-cpm3-separation", "T14b")
+TELLING = ("E5", "E12", "P-cpm3-separation")
 """The statements that the digest shows."""
 
 VERDICTS: dict[Verdict, str] = {
