@@ -45,7 +45,7 @@ def _default(part: type[Options], own: Any, task: Any) -> Any:
 
 def _add(group: Any, own: Any, default: Any) -> None:
     flag = f"--{own.name.replace('_', '-')}"
-    shown = own.help if default is None else f"{own.help} (default: {default})"
+    shown = own.help if default in (None, ()) else f"{own.help} (default: {default})"
     options: dict[str, Any] = {"action": _Collect, "help": shown, "dest": own.name, "default": argparse.SUPPRESS}
     if own.kind is bool:
         group.add_argument(flag, nargs=0, const=True, **options)

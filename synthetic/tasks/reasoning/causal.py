@@ -27,7 +27,7 @@ class Causal(Reasoning):
     window: int = option(0, "window W of a layer, in tokens with the own one; 0: every layer is global", 0, late=True)
     global_every: int = option(5, "with a window: every so many-th layer is global; 0: none", 0, late=True)
     global_attention: Literal["alike", "mha"] = option(
-        "alike", "with a window: the global layers, alike the others or MHA", late=True
+        "alike", "with a window: global layers like the others, or of MHA", late=True
     )
     positions: Literal["learned", "rotary"] = option(
         "learned", "vectors learned for each position, or queries and keys that are rotated", late=True
