@@ -19,7 +19,6 @@ LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbo
 QUICKLY: dict[str, Any] = {"width": 32, "mlp": 64, "queries": 4, "batch": 32, "steps": 1000, "eval_size": 500}
 HYBRID: tuple[tuple[dict[str, Any], int], ...] = (
     ({"keys": 4, "test_lengths": (32, 64, 128)}, 16),
-    ({"keys": 4, "test_lengths": (64, 128, 256)}, 32),
     ({"keys": 8, "test_lengths": (64, 128, 256)}, 32),
 )
 """What is trained in the preset for the hybrid schedule: keys, tests, and N."""
