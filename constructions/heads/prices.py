@@ -8,6 +8,8 @@ from iha_theory.cli import output
 if TYPE_CHECKING:  # torch takes seconds to import: only when counting
     from iha_theory.bounds.price import Priced
 
+LARGEST = 2**53
+"""Of each thing that is counted: torch lays out no more, be it without memory."""
 COLUMNS = (
     "layer",
     "H",
@@ -29,12 +31,25 @@ def priced(heads: int, capacity: int, of: str, embed_dim: int, tokens: int) -> t
     """All rows for JSON, and the table.
 
     Raises:
-        ValueError: as `iha_theory.bounds.price.prices`.
+        ValueError: as `iha_theory.bounds.price.prices`; a layer with more than 2^53 parameters, numbers of its cache or
+            FLOPs of a token.
     """
     from iha_theory.bounds.price import prices
 
-    rows = [_row(row, tokens) for row in prices(heads, capacity, of, embed_dim=embed_dim)]  # type: ignore[arg-type]
+    _require_countable("mha", heads, "parameters", 4 * embed_dim**2)  # first: a divisor of so many heads takes long
+    found = prices(heads, capacity, of, embed_dim=embed_dim)  # type: ignore[arg-type]
+    for row in found:
+        counts = {"parameters": row.parameters, "numbers in its cache": row.cache * tokens, "FLOPs": row.flops(tokens)}
+        for what, count in counts.items():
+            _require_countable(row.name, row.heads, what, count)
+    rows = [_row(row, tokens) for row in found]
     return rows, _table(rows)
+
+
+def _require_countable(name: str, heads: int, what: str, count: int) -> None:
+    if count > LARGEST:
+        accepted = "accepted are at most 2^53: give a smaller --heads, --capacity, --embed-dim or --tokens"
+        raise ValueError(f"{name} with {heads} heads has {count:.3g} {what}, {accepted}")
 
 
 def _row(row: "Priced", tokens: int) -> dict[str, Any]:

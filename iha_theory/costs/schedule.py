@@ -25,7 +25,7 @@ def hybrid(
         width: of the model.
         heads: H, a divisor of the width.
         layers: attention layers.
-        window: W, 1 to N; None: all layers are global.
+        window: W, at least 1; above N it is N, for integers; None: all layers are global.
         global_every: 0 for no global layer.
         pseudo_heads: P of the layers with a window; None for MHA.
         global_pseudo_heads: P of the global layers; None for MHA.
@@ -35,6 +35,8 @@ def hybrid(
         share = width // heads
         return AttentionSizes(tokens, width, heads, share, share, pseudo, out_width=width, window=own)
 
+    if isinstance(window, int) and isinstance(tokens, int):
+        window = min(window, tokens)
     every = global_every or layers + 1
     return tuple(
         sizes(global_pseudo_heads, None) if window is None or at % every == 0 else sizes(pseudo_heads, window)

@@ -95,3 +95,18 @@ def test_the_price_of_a_capacity(call, tmp_path, monkeypatch):
 )
 def test_bad_usage_is_one_line(refused, arguments):
     refused("costs", *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--heads", "100000"],
+        ["--heads", "1000000007"],
+        ["--heads", "4", "--capacity", str(10**15), "--of", "rows"],
+        ["--heads", "2", "--embed-dim", str(10**9)],
+        ["--heads", "2", "--tokens", str(10**15)],
+    ],
+)
+def test_what_torch_cannot_lay_out_is_refused(refused, arguments):
+    """Before anything is built, and before a large prime's divisor is looked for."""
+    assert "accepted are at most 2^53" in refused("costs", *arguments)
