@@ -28,6 +28,7 @@ from constructions.filter_bank.product_fit import Products, Series
 from constructions.filter_bank.reduced import ReducedBank
 from constructions.filter_bank.tiled import Tile
 from constructions.filter_bank.unstructured import Grid
+from constructions.targets.copying import Copying
 from constructions.targets.parity import ParityLayer
 from constructions.targets.relations import Composition
 from constructions.targets.state_space import RationalFilter
@@ -277,6 +278,11 @@ def _(result: AttentionLayer) -> Any:
 @damaged.register
 def _(result: Composition) -> Any:
     return replace(result, mlp=_weight_reversed(result.mlp, result.mlp.above, 1))
+
+
+@damaged.register
+def _(result: Copying) -> Any:
+    return replace(result, mlp=_weight_reversed(result.mlp, result.mlp.paths, 1))
 
 
 @damaged.register

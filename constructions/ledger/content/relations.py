@@ -204,17 +204,17 @@ STATEMENTS = (
         source="docs/relations.md, Theorem 4",
         place=Place("exact", ("relation", "mha", "iha", "pattern")),
         claim=Claim(
-            text="paths of h steps in one layer, whatever follows it: what n softmax rows of value width d_v sum up "
-            "over some part of the other tokens, n (d_v + 1) numbers (n = H in MHA, H P in IHA), takes at least 2^b "
-            "values, b = m - 1 for h = 2 and (m - h + 2)^2 for h >= 3",
+            text="paths of h steps in one layer, whatever follows: its n rows' sums over some part of the other tokens "
+            "(n = H; IHA: H P) take 2^b values or more, b = m - 1 for h = 2 and (m - h + 2)^2 for h >= 3",
             test=one_layer,
             cases={"points": (4, 5), "hops": (2, 3, 4)},
             mutants={"a step further": {"further": 1}},
             wider={"points": (4, 5, 6, 7), "hops": (2, 3, 4, 5)},
         ),
-        note="So three hops tell depths apart, and of heads only rows times width: two layers of two heads, m + 1 "
-        "wide, do it (Theorem 1). Nothing is said at App. D's sizes: 49 bits at m = 8 against 136 numbers of MHA with "
-        "8 heads 16 wide. Where the free part has more than 3 points, some of its relations, not all.",
+        note="These are n (d_v + 1) numbers. So three hops tell depths apart, and of heads only rows times width: two "
+        "layers of two heads, m + 1 wide, do it (Theorem 1). Nothing is said at App. D's sizes: 49 bits at m = 8 "
+        "against 136 numbers of MHA with 8 heads 16 wide. Where the free part has more than 3 points, some of its "
+        "relations, not all.",
     ),
     Statement(
         id="T20e",

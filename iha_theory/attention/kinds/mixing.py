@@ -69,17 +69,12 @@ class IHA(LayerOptions):
         "random", "initial mixing of IHA"
     )
     noise: float = option(0.1, "standard deviation of noise on the initial mixing", 0)
-    kv_heads: int | None = option(None, "base key and value heads G of IHA, a divisor of H (default: H)", 1)
+    kv_heads: int | None = option(None, "base key and value heads G of IHA, a divisor of H (default: H)", 1, late=True)
 
     @property
     def pseudo(self) -> int:
         """P."""
         return self.pseudo_heads or self.heads
-
-    def values(self) -> dict[str, Any]:
-        """Without kv_heads where it is not given, so that a run's identity is what it was before there was one."""
-        own = super().values()
-        return own if self.kv_heads else {name: value for name, value in own.items() if name != "kv_heads"}
 
     def arguments(self, content: int) -> dict[str, Any]:
         """See the class."""

@@ -18,7 +18,8 @@ FAMILIES = """
     bank bank-every-matrix bank-random-matrix cpm3-workspace cpm3 cpm3-one-head cpm3-two-heads cpm3-packed causal-bank
     causal-workspace causal-cpm3 inclusion strictness tiled-bank projected-bank two-layer-bank tiled-workspace
     reduced reduced-tiled reduced-two-layer within convolution state-space state-space-every
-    state-space-feedthrough state-space-derogatory fir parity parity-more relations relation-paths
+    state-space-feedthrough state-space-derogatory fir parity parity-more relations relations-copied
+    relation-paths
 """
 
 
