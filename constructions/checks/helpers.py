@@ -276,13 +276,9 @@ def _(result: AttentionLayer) -> Any:
 
 
 @damaged.register
-def _(result: Composition) -> Any:
-    return replace(result, mlp=_weight_reversed(result.mlp, result.mlp.above, 1))
-
-
-@damaged.register
-def _(result: Copying) -> Any:
-    return replace(result, mlp=_weight_reversed(result.mlp, result.mlp.paths, 1))
+def _(result: Composition | Copying) -> Any:
+    linear = result.mlp.above if isinstance(result, Composition) else result.mlp.paths
+    return replace(result, mlp=_weight_reversed(result.mlp, linear, 1))
 
 
 @damaged.register
