@@ -134,11 +134,17 @@ class Size(NamedTuple):
         tokens: N.
         sample: of the inputs of a sample.
         fixed: of what is prepared once, and of weights beside the layer's.
+        test: of the inputs and labels of a test sample of the longest further length.
+        judged: of the hidden states of such a sample.
+        at_once: such samples that are judged together, at most.
     """
 
     tokens: int
     sample: int
     fixed: int
+    test: int = 0
+    judged: int = 0
+    at_once: int = 0
 
 
 class Problem:

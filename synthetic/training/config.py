@@ -99,7 +99,8 @@ class TrainConfig(Options):
         size, width = self.problem.size(), 8 if self.dtype == "float32" else 16  # with gradients
         data = size.sample * (BLOCK + 2 * self.eval_size + (self.train_size or 0) + self.batch)
         samples = max(BLOCK, self.eval_size, self.train_size or 0, self.batch)  # labels or a permutation, if no inputs
-        return 8 * max(data, samples) + width * (size.fixed + self.layer.numbers(size.tokens))
+        tested = 8 * size.test * self.eval_size + width // 2 * size.judged * min(size.at_once, self.eval_size)
+        return 8 * max(data, samples) + width * (size.fixed + self.layer.numbers(size.tokens)) + tested
 
     def require_room(self) -> None:
         """Refuses sizes that this machine's memory cannot hold.
@@ -113,6 +114,10 @@ class TrainConfig(Options):
         for part in (self.problem, self.layer, self):
             for own in part.described():
                 value = getattr(part, own.name)
+                if isinstance(value, tuple) and value and self.but(**{own.name: ()}).bytes() <= machine_memory():
+                    longest = max(value)
+                    most = largest_that_fits(longest, lambda v, name=own.name: self._bytes_with(name, v and (v,)))
+                    raise ValueError(too_large(own.name, longest, need, most))
                 if own.kind is int and value is not None and own.name != "seed":
                     most = largest_that_fits(value, lambda v, name=own.name: self._bytes_with(name, v))
                     found.append((most / max(value, 1), own.name, value, most))
@@ -120,7 +125,7 @@ class TrainConfig(Options):
         _, name, value, most = alone or min(found, key=lambda entry: self._bytes_with(entry[1], 1))
         raise ValueError(too_large(name, value, need, most))
 
-    def _bytes_with(self, name: str, value: int) -> int:
+    def _bytes_with(self, name: str, value: Any) -> int:
         try:
             return self.but(**{name: value}).bytes() if value else 0
         except ValueError:  # a value that goes with no others here

@@ -14,6 +14,8 @@ from synthetic.tasks.task import Problem, Setting, Size, Task
 
 Inputs = Int64[np.ndarray, "samples N channels"]
 Labels = Int64[np.ndarray, "samples N"]
+AT_ONCE = 64
+"""Samples that are judged together."""
 NOTHING = -1
 """In the first channel a token that is padding, in the labels a token without a question."""
 DEFAULTS: dict[str, Any] = {

@@ -14,11 +14,8 @@ from torch.func import functional_call
 from iha_theory.attention.base import AttentionLayer
 from iha_theory.attention.masks import allowed_pairs
 from iha_theory.costs.counted import flops, flops_of
-from synthetic.tasks.reasoning.base import NOTHING, Reasoning
+from synthetic.tasks.reasoning.base import AT_ONCE, NOTHING, Reasoning
 from synthetic.tasks.task import SPLITS, Measured, Problem, Samples, Split, split_of
-
-AT_ONCE = 64
-"""Samples that are judged together."""
 
 
 class Answers(Problem):

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
 from iha_theory.options import option
-from synthetic.tasks.reasoning.base import DEFAULTS, NOTHING, Inputs, Labels, places
+from synthetic.tasks.reasoning.base import AT_ONCE, DEFAULTS, NOTHING, Inputs, Labels, places
 from synthetic.tasks.reasoning.causal import Causal, schedules
 from synthetic.tasks.reasoning.grids import QUICK, equal_heads, others, paper
-from synthetic.tasks.task import Sweep
+from synthetic.tasks.task import Size, Sweep
 
 SHORT = {"layers": 2, "width": 48, "mlp": 192}
 LONG = {"length": 512, "keys": 32, "queries": 8, "key_symbols": 64, "value_symbols": 64, "layers": 2}
@@ -98,6 +98,14 @@ class Retrieval(Causal):
     def channels(self) -> tuple[int, ...]:
         """A symbol, keys first, then values, then distractors; its place."""
         return self.key_symbols + self.value_symbols + self.distractors, *self.placed
+
+    def size(self) -> Size:
+        """With the longest test: symbols, places and labels; h, LayerNorm's, and queries and keys or the MLP's."""
+        if not self.test_lengths:
+            return super().size()
+        longest = max(self.test_lengths)
+        judged = longest * (2 * self.width + max(2 * self.width, self.mlp))
+        return super().size()._replace(test=3 * longest, judged=judged, at_once=AT_ONCE)
 
     def examples(self, generator: np.random.Generator, count: int) -> tuple[Inputs, Labels]:
         """See the class."""

@@ -226,6 +226,7 @@ def test_a_program_that_costs_its_processes_is_named_and_tried_again(call, monke
         (("train", "polynomial", "--eval-size", 10**12), "eval_size"),
         (("train", "cpm3", "--tokens", 10**9), "tokens"),
         (("train", "cpm3", "--hidden", 10**9), "hidden"),
+        (("train", "retrieval", "--positions", "rotary", "--test-lengths", 10**9), "test_lengths"),
         (("sweep", "workspace", "--heads", 2, 10**6, "--out", "x"), "heads"),
         (("sweep", "cpm3", "--heads", 10**12, "--out", "x"), "heads"),
         (("heads", "petersen", "--terms", 10**12), "--terms"),
