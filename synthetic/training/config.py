@@ -113,11 +113,10 @@ class TrainConfig(Options):
         found = []
         for part in (self.problem, self.layer, self):
             for own in part.described():
-                value = getattr(part, own.name)
-                if isinstance(value, tuple) and value and self.but(**{own.name: ()}).bytes() <= machine_memory():
-                    longest = max(value)
-                    most = largest_that_fits(longest, lambda v, name=own.name: self._bytes_with(name, v and (v,)))
-                    raise ValueError(too_large(own.name, longest, need, most))
+                value: Any = getattr(part, own.name)
+                if own.kind is tuple and value and self._bytes_with(own.name, ()) <= machine_memory():
+                    most = largest_that_fits(max(value), lambda v, name=own.name: self._bytes_with(name, (v,)))
+                    raise ValueError(too_large(own.name, max(value), need, most))
                 if own.kind is int and value is not None and own.name != "seed":
                     most = largest_that_fits(value, lambda v, name=own.name: self._bytes_with(name, v))
                     found.append((most / max(value, 1), own.name, value, most))
@@ -127,7 +126,7 @@ class TrainConfig(Options):
 
     def _bytes_with(self, name: str, value: Any) -> int:
         try:
-            return self.but(**{name: value}).bytes() if value else 0
+            return self.but(**{name: value}).bytes() if value != 0 else 0
         except ValueError:  # a value that goes with no others here
             return 0
 
