@@ -25,6 +25,7 @@ def describe(record: Mapping[str, Any]) -> str:
             parts.append(f"{name.replace('_', ' ')} {record[name]:.5g}")
         elif name == "floor" and record["error"] is not None:
             parts.append("no floor is known")
+    parts += [f"{name}: {share:.5g}" for name, share in record["parts"].items()]
     parts += [f"by {name} alone {share:.5g}" for name, share in record["baselines"].items()]
     return ", ".join(parts) + f" ({record['steps']} steps, {record['wall_s']:.1f} s)"
 

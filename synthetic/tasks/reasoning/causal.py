@@ -10,6 +10,9 @@ from synthetic.tasks.reasoning.base import Reasoning
 from synthetic.tasks.reasoning.grids import HEADS
 from synthetic.tasks.task import Grid, Problem, Setting
 
+GLOBAL_EVERY = 5
+"""App. C's, and the default, which says nothing where there is no window."""
+
 
 @dataclass(frozen=True)
 class Causal(Reasoning):
@@ -19,13 +22,14 @@ class Causal(Reasoning):
     before it. App. C's schedule is `matched_window`, one global layer in 5, and that one MHA.
 
     Raises:
-        ValueError: as `Options`; a `global_every` that leaves no layer global; MHA for global layers without a window.
+        ValueError: as `Options`; a `global_every` that leaves no layer global; MHA for global layers where
+            none is; either without a window.
     """
 
     causal: ClassVar[bool] = True
 
     window: int = option(0, "window W of a layer, in tokens with the own one; 0: every layer is global", 0, late=True)
-    global_every: int = option(5, "with a window: every so many-th layer is global; 0: none", 0, late=True)
+    global_every: int = option(GLOBAL_EVERY, "with a window: every so many-th layer is global; 0: none", 0, late=True)
     global_attention: Literal["alike", "mha"] = option(
         "alike", "with a window: global layers like the others, or of MHA", late=True
     )
@@ -36,8 +40,13 @@ class Causal(Reasoning):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window and self.global_every > self.layers:
-            accepted = f"accepted are 1 to {self.layers}, and 0 for none"
+            accepted = f"give layers {self.global_every} or more, or global_every 1 to {self.layers}, or 0 for none"
             raise ValueError(f"global_every {self.global_every} makes none of {self.layers} layers global: {accepted}")
+        if self.window and not self.global_every and self.global_attention != "alike":
+            accepted = "give a global_every of 1 or more, or leave it out"
+            raise ValueError(f"global_attention {self.global_attention} with global_every 0 is of no layer: {accepted}")
+        if not self.window and self.global_every != GLOBAL_EVERY:
+            raise ValueError(f"global_every {self.global_every} is for models with a window: give one")
         if not self.window and self.global_attention != "alike":
             raise ValueError(f"global_attention {self.global_attention} is for models with a window: give one")
 

@@ -165,7 +165,9 @@ def frame_flops(run) -> int:
 @pytest.mark.parametrize("pseudo", [None, 2])
 def test_flops_in_records_are_those_of_the_formula(pseudo, window):
     own: dict[str, Any] = {"attention": "mha"} if pseudo is None else {"attention": "iha", "pseudo_heads": pseudo}
-    run = config(**own, layers=3, global_every=3, window=window, global_attention="mha" if window else "alike")
+    run = config(
+        **own, layers=3, **({"global_every": 3, "window": window, "global_attention": "mha"} if window else {})
+    )
     sizes: dict[str, Any] = {"pseudo_heads": pseudo, "global_pseudo_heads": None if window else pseudo}
     found = run.build()._flops(made(run)) - frame_flops(run)
 
@@ -253,6 +255,7 @@ def test_longer_tests_are_in_the_record(tmp_path):
     for name, x, y in runs[0].problem.longer(*test):
         assert read[0]["parts"][name] == (again(torch.from_numpy(x)).argmax(-1).numpy() == y)[y >= 0].mean()
     assert len(report.unique(read)) == 2
+    assert f"N=64: {read[0]['parts']['N=64']:.5g}" in report.describe(read[0])
 
 
 def test_ids_of_older_runs_are_what_they_were():
@@ -270,7 +273,9 @@ def test_ids_of_older_runs_are_what_they_were():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"window": 3}, "global_every 5 makes none of 2 layers global: accepted are 1 to 2, and 0 for none"),
+        ({"window": 3}, "makes none of 2 layers global: give layers 5 or more, or global_every 1 to 2, or 0 for none"),
+        ({"window": 3, "global_every": 0, "global_attention": "mha"}, "mha with global_every 0 is of no layer"),
+        ({"global_every": 1}, "global_every 1 is for models with a window: give one"),
         ({"global_attention": "mha"}, "global_attention mha is for models with a window"),
         ({"test_lengths": [32]}, "test_lengths are for positions of any length: give positions rotary"),
         ({"positions": "rotary", "test_lengths": [24]}, "test_lengths must be above the length 24, got 24"),
