@@ -1,8 +1,10 @@
 """Places for output: tried before work begins, and folders with one writer at a time."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import secrets
 import shlex
 import shutil
 import sys
@@ -22,17 +24,36 @@ def replace(file: Path, content: bytes) -> None:
 
     What is no regular file, such as /dev/null or a pipe, is written as it is; so is a file in a folder that cannot be.
     """
+    require_no_loop(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     there = file.exists()
     if there and not (file.is_file() and os.access(file.resolve().parent, os.W_OK)):
         file.write_bytes(content)
         return
     file = file.resolve()
-    temporary = file.with_name(f"{file.name}{PARTIAL}")
-    temporary.write_bytes(content)
-    if there:
-        shutil.copymode(file, temporary)
-    os.replace(temporary, file)
+    temporary = file.with_name(f"{file.name}.{secrets.token_hex(4)}{PARTIAL}")
+    temporary.touch(exist_ok=False)  # a name of nobody's, and no link; the mode is the user's
+    try:
+        temporary.write_bytes(content)
+        if there:
+            shutil.copymode(file, temporary)
+        os.replace(temporary, file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def require_no_loop(path: Path) -> None:
+    """Refuses a link that leads to itself.
+
+    Raises:
+        OSError: it does.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(f"{path} is a link that leads to itself: give another name") from None
 
 
 def try_file(file: str | Path) -> None:
@@ -42,6 +63,7 @@ def try_file(file: str | Path) -> None:
         OSError: it cannot.
     """
     path = Path(file)
+    require_no_loop(path)
     if path.is_dir():
         raise IsADirectoryError(f"a file is needed, {file} is a folder")
     if not path.exists():
