@@ -24,10 +24,33 @@ from iha_theory.operators.numerical import EPS
 from synthetic.graphs import Graph
 
 
+FAR = 300
+"""Powers of two from 1 beyond which squares of sums may leave float64's range."""
+
+
 def unit_powers(graph: Graph, terms: int, width: int = 1) -> UnitPowers:
-    """The powers of a graph's adjacency matrix, which is normalised as one likes: see `UnitPowers`."""
-    a = torch.tensor(graph.adjacency.astype(np.float64))
+    """The powers of a graph's adjacency matrix, which is normalised as one likes: see `UnitPowers`.
+
+    Raises:
+        ValueError: as `UnitPowers`; weights that float64 does not hold once the largest is brought near 1.
+    """
+    a = torch.from_numpy(near_one(graph.adjacency.astype(np.float64)))
     return (UnitPowers if _whole(a) else LargePowers)(a, terms, width)
+
+
+def near_one(a: Float[np.ndarray, "N N"]) -> Float[np.ndarray, "N N"]:
+    """A, or where its largest entry is outside 2^-300 .. 2^300, A times a power of two: the same up to scale, exactly.
+
+    Raises:
+        ValueError: it would not be exact.
+    """
+    exponent = int(np.frexp(np.abs(a).max())[1])
+    if abs(exponent) <= FAR:
+        return a
+    scaled = np.ldexp(a, -exponent)
+    if not np.array_equal(np.ldexp(scaled, exponent), a):
+        raise ValueError("weights are too far apart for float64: accepted are weights within a factor of 1e300")
+    return scaled
 
 
 def _whole(a: Float[Tensor, "N N"]) -> bool:

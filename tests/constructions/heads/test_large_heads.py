@@ -164,3 +164,16 @@ def test_sparse_and_dense_matrices_are_multiplied_alike(monkeypatch):
         monkeypatch.setattr(rows, "SPARSE", sparse)
         made = LargePowers(a, 9).within("mha", 1e-3)
         assert frobenius_error_in_rows(made, Target(UnitPowerRows(a, 9))) <= 1e-3
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e160, -1e200])
+def test_a_scale_at_the_ends_of_float64_changes_nothing(weight):
+    plain = np.diag(np.sign(weight) * np.ones(29), 1)
+    plain += plain.T
+    near = approximate.near_one(weight * np.abs(plain))
+    assert 0.5 <= np.abs(near).max() < 1
+    assert (near == approximate.near_one(near)).all()
+    found = LargePowers(torch.from_numpy(near), 3).least_rank(0.1)
+    assert found == UnitPowers(torch.from_numpy(plain), 3).least_rank(0.1) > 1
+    with pytest.raises(ValueError, match="within a factor of 1e300"):
+        approximate.near_one(np.array([[1e200, 1e-150], [0, 0]]))
