@@ -23,7 +23,6 @@ from iha_theory.bounds.heads import least_heads
 from iha_theory.operators.numerical import EPS
 from synthetic.graphs import Graph
 
-
 FAR = 300
 """Powers of two from 1 beyond which squares of sums may leave float64's range."""
 
