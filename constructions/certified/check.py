@@ -97,7 +97,8 @@ def _given(config: Mapping[str, Any], matrices: Any) -> list[list[list[Fraction]
     given = [[[Fraction(x) for x in row] for row in m] for m in matrices]
     named = _named(config)
     same = [[len(row) for row in m] for m in given] == [[len(row) for row in m] for m in named]
-    if not same or not all(map(_near, _flat(given), _flat(named))):
+    size = max((abs(y) for y in _flat(named) if isinstance(y, float)), default=0)
+    if not same or not all(_near(x, y, size) for x, y in zip(_flat(given), _flat(named), strict=True)):
         raise Refused("its matrices are not those of the task: another graph, or another normalisation")
     return given
 
@@ -106,9 +107,10 @@ def _flat(matrices: list[list[list[Any]]]) -> list[Any]:
     return [x for m in matrices for row in m for x in row]
 
 
-def _near(x: Fraction, y: Any) -> bool:
+def _near(x: Fraction, y: Any, size: float) -> bool:
+    """Whether an entry is the named one: if that is a float, up to rounding of the largest of the floats."""
     off = abs(x - Fraction(y))
-    return not off or (isinstance(y, float) and off <= SAME * max(1, abs(y)))
+    return not off or (isinstance(y, float) and off <= Fraction(SAME) * Fraction(size))
 
 
 def _named(config: Mapping[str, Any]) -> list[list[list[Any]]]:

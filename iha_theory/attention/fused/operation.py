@@ -126,13 +126,13 @@ _forward = torch.ops.iha_theory.attention.default
 _backward = torch.ops.iha_theory.attention_backward.default
 
 
-@torch.library.register_fake(FORWARD)
+@torch.library.register_fake(FORWARD)  # pyright: ignore[reportUntypedFunctionDecorator]
 def _(q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     sums = torch.promote_types(q.dtype, torch.float32)
     return kernel.like(q), kernel.token_major(q[..., 0].to(sums))
 
 
-@torch.library.register_fake(BACKWARD)
+@torch.library.register_fake(BACKWARD)  # pyright: ignore[reportUntypedFunctionDecorator]
 def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
     return kernel.token_major(q), kernel.token_major(k), kernel.token_major(v)
 
