@@ -142,7 +142,9 @@ class Retrieval(Causal):
             own = hashlib.sha256(np.ascontiguousarray(x).tobytes() + str(length).encode()).digest()
             yield f"N={length}", *self.lengthened(x, y, length, np.random.default_rng(int.from_bytes(own, "big")))
 
-    def lengthened(self, x: Inputs, y: Labels, length: int, generator: np.random.Generator) -> tuple[Inputs, Labels]:
+    def lengthened(
+        self, x: Inputs, y: Labels, length: int, generator: np.random.Generator
+    ) -> tuple[Int64[np.ndarray, "samples longer channels"], Int64[np.ndarray, "samples longer"]]:
         """Samples as those of `length` tokens are: the pairs in their order at random places, the queries last."""
         first, count = self.key_symbols + self.value_symbols, len(x)
         known, slots = (self.length - self.queries) // 2, (length - self.queries) // 2
