@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from constructions.construction import Counted, count
-from constructions.targets.relations import require_relations
+from constructions.targets.relations import WithMLP, codes, require_relations, step
 from iha_theory import blueprint
 from iha_theory.attention import MultiHeadAttention
 from iha_theory.rounding import require_count, require_one_of
@@ -54,16 +53,10 @@ class ThreeSteps(nn.Module):
 
 
 @dataclass(frozen=True)
-class Copying(Counted):
+class Copying(WithMLP):
     """One head that copies and the MLP behind it: relations in, their three-step paths out."""
 
-    layer: MultiHeadAttention
     mlp: ThreeSteps
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters of the layer and the MLP, counted."""
-        return count(self.layer) + count(self.mlp)
 
     @torch.no_grad()
     def scores(self, relations: Integer[Tensor, "batch m m"]) -> Float[Tensor, "batch m m"]:
@@ -74,10 +67,10 @@ class Copying(Counted):
         """
         m = self.mlp.points
         require_relations(relations, m)
-        points, where = torch.eye(m, dtype=torch.float64), torch.eye(m * m, dtype=torch.float64)
-        codes = torch.cat((points.repeat_interleave(m, 0), points.repeat(m, 1)), dim=-1).expand(len(relations), -1, -1)
-        x = torch.cat((relations.flatten(1).unsqueeze(-1).double() * where, codes), dim=-1)
-        return self.mlp(torch.cat((self.layer(x, x, x), codes), dim=-1)).view(relations.shape)
+        where = codes(m).expand(len(relations), -1, -1)
+        bits = torch.diag_embed(relations.flatten(1).to(where.dtype))
+        x = torch.cat((bits, where), dim=-1)
+        return self.mlp(torch.cat((self.layer(x, x, x), where), dim=-1)).view(relations.shape)
 
     def __call__(self, relations: Integer[Tensor, "batch m m"]) -> Float[Tensor, "batch m m"]:
         """1 where a path of three steps joins i to j, else 0.
@@ -85,7 +78,7 @@ class Copying(Counted):
         Raises:
             ValueError: as `scores`.
         """
-        return 1 - torch.relu(1 - torch.relu(2 * self.scores(relations) - 0.5))
+        return step(self.scores(relations))
 
 
 @blueprint.construction(

@@ -69,7 +69,18 @@ class Overlap(nn.Module):
 
     def bit(self, s: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
         """1 - ReLU(1 - ReLU(2 m s - 1/2)): 0 for s <= 1/(4m), 1 for s >= 3/(4m)."""
-        return 1 - torch.relu(1 - torch.relu(2 * self.points * s - 0.5))
+        return step(self.points * s)
+
+
+def step(s: Float[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+    """1 - ReLU(1 - ReLU(2 s - 1/2)): 0 for s <= 1/4, 1 for s >= 3/4."""
+    return 1 - torch.relu(1 - torch.relu(2 * s - 0.5))
+
+
+def codes(points: int) -> Float[Tensor, "tokens width"]:
+    """One-hot codes of each token's row and column, (m^2, 2m)."""
+    each = torch.eye(points, dtype=torch.float64)
+    return torch.cat((each.repeat_interleave(points, 0), each.repeat(points, 1)), dim=-1)
 
 
 def require_relations(relations: Tensor, points: int) -> None:
@@ -83,17 +94,24 @@ def require_relations(relations: Tensor, points: int) -> None:
 
 
 @dataclass(frozen=True)
-class Composition(Counted):
-    """Two heads and the MLP behind them: relations in, scores of their h-step paths out."""
+class WithMLP(Counted):
+    """A layer and the MLP behind it."""
 
     layer: MultiHeadAttention
-    mlp: Overlap
-    hops: int
+    mlp: nn.Module
 
     @property
     def parameters(self) -> int:
         """Number of parameters of the layer and the MLP, counted."""
         return count(self.layer) + count(self.mlp)
+
+
+@dataclass(frozen=True)
+class Composition(WithMLP):
+    """Two heads and the MLP behind them: relations in, scores of their h-step paths out."""
+
+    mlp: Overlap
+    hops: int
 
     @torch.no_grad()
     def scores(self, relations: Integer[Tensor, "batch m m"]) -> Float[Tensor, "batch m m"]:
@@ -104,12 +122,11 @@ class Composition(Counted):
         """
         m = self.mlp.points
         require_relations(relations, m)
-        points = torch.eye(m, dtype=torch.float64)
-        codes = torch.cat((points.repeat_interleave(m, 0), points.repeat(m, 1)), dim=-1)
-        x = relations.flatten(1).unsqueeze(-1).to(codes.dtype)
+        where = codes(m).expand(len(relations), -1, -1)
+        x = relations.flatten(1).unsqueeze(-1).to(where.dtype)
         y, s = x, x[..., 0]
         for _ in range(self.hops - 1):
-            inputs = torch.cat((x, y, codes.expand(len(x), -1, -1)), dim=-1)
+            inputs = torch.cat((x, y, where), dim=-1)
             s = self.mlp(self.layer(inputs, inputs, inputs))
             y = self.mlp.bit(s).unsqueeze(-1)
         return s.view(relations.shape)
