@@ -20,19 +20,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from constructions.certified.inertia import inertia
+from constructions.certified.intervals import Refused, interval, require
 from constructions.certified.operator import PRECISION, Sizes, operator, shapes
 from synthetic.graphs import load as load_graph
 
 SCHEMA = "iha-theory/certified-run/1"
 FIELDS = ("run", "config", "weights", "sha256", "matrices", "capacity", "error", "tail", "floor", "excess", "ratio")
-TIGHT = Fraction(1, 10**20)
-"""The most that the ends of a floor may differ: a claim has to say something."""
 SAME = 1e-12
 """Floats of a graph made in floating point may differ by so much between machines; the claim is about its own."""
-
-
-class Refused(ValueError):
-    """What is wrong with a claim."""
 
 
 def refusal(claim: Mapping[str, Any], weights: bytes) -> str | None:
@@ -46,7 +41,15 @@ def refusal(claim: Mapping[str, Any], weights: bytes) -> str | None:
         _check(claim, weights)
     except (Refused, OSError) as error:  # a graph's file that is not here, or no longer one
         return str(error)
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SafetensorError) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        SafetensorError,
+    ) as error:
         return f"it cannot be read: {type(error).__name__}: {' '.join(str(error).split())}"
     return None
 
@@ -64,24 +67,24 @@ def _check(claim: Mapping[str, Any], weights: bytes) -> None:
     gram, sizes = _gram(bank), _sizes(config, bank)
     error = _error(sizes, _tensors(sizes, weights), bank, gram)
     if sizes.softmax:
-        _require("error", claim["error"], *error)
-        error = _interval(claim["error"])
+        require("error", claim["error"], *error)
+        error = interval(claim["error"])
     elif Fraction(claim["error"]) != error[0]:
         raise Refused(f"the error is {float(error[0]):.17g}, not {float(Fraction(claim['error'])):.17g}")
     capacity = _capacity(sizes)
     if claim["capacity"] != capacity:
         raise Refused(f"the capacity is {capacity}, not {claim['capacity']}")
-    tail = _proved(gram, capacity, [_interval(ends) for ends in claim["tail"]])
+    tail = _proved(gram, capacity, [interval(ends) for ends in claim["tail"]])
     low, high = sum((ends[0] for ends in tail), Fraction(0)), sum((ends[1] for ends in tail), Fraction(0))
     if error[1] < low:
         raise Refused(
             f"the error {float(error[1]):.17g} is below the floor {float(low):.17g} that theory proves: "
             "a counterexample, or a bug here"
         )
-    _require("floor", claim["floor"], low, high)
-    _require("excess", claim["excess"], error[0] - high, error[1] - low)
+    require("floor", claim["floor"], low, high)
+    require("excess", claim["excess"], error[0] - high, error[1] - low, follows=True)
     if low > 0:
-        _require("ratio", claim["ratio"], error[0] / high, error[1] / low, Fraction(1, 10**6))
+        require("ratio", claim["ratio"], error[0] / high, error[1] / low, follows=True)
     elif claim["ratio"] is not None:
         raise Refused("there is no ratio to a floor that may be 0")
 
@@ -281,17 +284,3 @@ def _proved(
         if (low > 0 and signs(low)[1] > terms - i) or signs(high)[0] > i - 1:
             raise Refused(f"share {i} of the spectrum is not between {float(low):.17g} and {float(high):.17g}")
     return tail
-
-
-def _interval(ends: Any) -> tuple[Fraction, Fraction]:
-    low, high = (Fraction(end) for end in ends)
-    return low, high
-
-
-def _require(name: str, ends: Any, low: Fraction, high: Fraction, tight: Fraction = TIGHT) -> None:
-    """Refuses an interval that does not enclose another, or says little."""
-    own = _interval(ends)
-    if not own[0] <= low <= high <= own[1]:
-        raise Refused(f"the {name} is between {float(low):.17g} and {float(high):.17g}, not where it says")
-    if own[1] - own[0] > tight:
-        raise Refused(f"the ends of the {name} differ by {float(own[1] - own[0]):.3g}: at most {float(tight):g}")

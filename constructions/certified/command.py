@@ -62,9 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     contents = [(file, _read(file)) for file in files]
     checked = []
     for file, claim in output.progress([(file.stem, (file, claim)) for file, claim in contents], "check"):
-        weights = file.parent.parent / str(claim.get("weights"))
-        reason = refusal(claim, weights.read_bytes()) if weights.is_file() else f"there are no weights {weights}"
-        checked.append((file, claim, reason))
+        checked.append((file, claim, _misnamed(file, claim) or refusal(claim, _weights(file, claim).read_bytes())))
     holding = [claim for _, claim, reason in checked if reason is None]
     failed = [(file, reason) for file, _, reason in checked if reason is not None]
     told = [
@@ -86,6 +84,26 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     out.print(f"All {len(checked)} claims hold: errors and floors are proved ({seconds:.0f} s).")
     return 0
+
+
+def _weights(file: Path, claim: Mapping[str, Any]) -> Path:
+    """The file of the weights: in `weights`, beside the folder of the claim."""
+    return file.parent.parent / "weights" / f"{claim.get('run')}.safetensors"
+
+
+def _misnamed(file: Path, claim: Mapping[str, Any]) -> str | None:
+    """Why a claim is not about the run that its name says: the hash of its options; None if it is."""
+    from synthetic.training.config import TrainConfig
+
+    if not _weights(file, claim).is_file():
+        return f"there are no weights {_weights(file, claim)}"
+    try:
+        run = TrainConfig.from_json(claim["config"]).identity
+    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
+        return f"its options are none of a run: {' '.join(str(error).split())}"
+    if not run == claim.get("run") == file.stem or claim.get("weights") != f"weights/{run}.safetensors":
+        return f"its options are those of run {run}, and its file and its weights are to be named so"
+    return None
 
 
 def _claims_of(folder: Path) -> tuple[list[Path], dict[str, str]]:
@@ -124,12 +142,16 @@ def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
         raise FileNotFoundError(f"no such claim or folder: {file}")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file} is no claim: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{file} is no claim: it holds no JSON object")
     return content
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _table(claims: Sequence[Mapping[str, Any]]) -> Any:

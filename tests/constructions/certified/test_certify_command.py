@@ -90,3 +90,27 @@ def test_what_is_no_claim_is_one_line(call, refused, tmp_path):
     assert "there are no weights" in call("certify", tmp_path / "x.json")[1]
     assert call("train", "parity", "--bits", "2", "--steps", "5", "--out", tmp_path / "w")[0] == 0
     assert "can be certified: no run on this task" in refused("certify", tmp_path / "w")
+
+
+def test_a_claim_is_about_the_run_of_its_name(call, tmp_path):
+    arguments = ("train", "polynomial", "--graph", "petersen", "--terms", 3, "--attention", "mha", "--heads", 1)
+    for seed in (0, 1):
+        more = ("--steps", 2, "--gain", 3000, "--seed", seed, "--out", tmp_path, "--certify")
+        assert call(*arguments, *more)[0] == 0
+    first, second = sorted((tmp_path / "certified").glob("*.json"))
+    assert call("certify", tmp_path)[0] == 0  # an error far above 1
+    true = second.read_text()
+    second.write_text(first.read_text())
+    code, out, _ = call("certify", tmp_path)
+    assert code == 1
+    assert "are to be named so" in out
+    second.write_text(true)
+    claim = json.loads(true)
+    for changed, word in (
+        ({"run": first.stem}, "are to be named so"),
+        ({"config": claim["config"] | {"nonsense": 1}}, "none of a run"),
+        ({"floor": ["-1e99999999", claim["floor"][1]]}, "exponent"),
+    ):
+        second.write_text(json.dumps(claim | changed))
+        code, out, _ = call("certify", first, second)
+        assert (code, word in out, "1 of 2 claims" in out) == (1, True, True)

@@ -1,0 +1,39 @@
+"""The numbers of a claim as they are read: fractions, and decimals around what is between them."""
+
+from fractions import Fraction
+from typing import Any
+
+TIGHT = Fraction(1, 10**20)
+"""The most that the ends of a floor may differ: a claim has to say something."""
+EXPONENT = 10**4
+"""The largest exponent of a decimal in a claim."""
+
+
+class Refused(ValueError):
+    """What is wrong with a claim."""
+
+
+def interval(ends: Any) -> tuple[Fraction, Fraction]:
+    """Two ends."""
+    low, high = (number(end) for end in ends)
+    return low, high
+
+
+def number(text: Any) -> Fraction:
+    """A decimal or a fraction; not one whose exponent alone would fill the memory."""
+    if isinstance(text, str) and abs(int(text.lower().partition("e")[2] or 0)) > EXPONENT:
+        raise Refused(f"the exponent of {text[:40]!r} is beyond {EXPONENT}")
+    return Fraction(text)
+
+
+def require(name: str, ends: Any, low: Fraction, high: Fraction, *, follows: bool = False) -> None:
+    """Refuses an interval that does not enclose another, or says little.
+
+    follows: it is made of others, and may be as wide as they leave it.
+    """
+    own = interval(ends)
+    tight = TIGHT * max(1, abs(high)) + (2 * (high - low) if follows else 0)
+    if not own[0] <= low <= high <= own[1]:
+        raise Refused(f"the {name} is between {float(low):.17g} and {float(high):.17g}, not where it says")
+    if own[1] - own[0] > tight:
+        raise Refused(f"the ends of the {name} differ by {float(own[1] - own[0]):.3g}: at most {float(tight):.3g}")
