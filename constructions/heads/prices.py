@@ -10,21 +10,6 @@ if TYPE_CHECKING:  # torch takes seconds to import: only when counting
 
 LARGEST = 2**53
 """Of each thing that is counted: torch lays out no more, be it without memory."""
-COLUMNS = (
-    "layer",
-    "H",
-    "P",
-    "collapse",
-    "d",
-    "rank",
-    "rows",
-    "maps",
-    "parameters",
-    "FLOPs",
-    "cache",
-    "/ rank",
-    "/ row",
-)
 
 
 def priced(heads: int, capacity: int, of: str, embed_dim: int, tokens: int) -> tuple[list[dict[str, Any]], Any]:
