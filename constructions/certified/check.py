@@ -20,14 +20,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from constructions.certified.inertia import inertia
-from constructions.certified.intervals import Refused, interval, require
+from constructions.certified.intervals import Refused, interval, number, require
+from constructions.certified.matrices import given
 from constructions.certified.operator import PRECISION, Sizes, operator, shapes
-from synthetic.graphs import load as load_graph
 
 SCHEMA = "iha-theory/certified-run/1"
 FIELDS = ("run", "config", "weights", "sha256", "matrices", "capacity", "error", "tail", "floor", "excess", "ratio")
-SAME = 1e-12
-"""Floats of a graph made in floating point may differ by so much between machines; the claim is about its own."""
 
 
 def refusal(claim: Mapping[str, Any], weights: bytes) -> str | None:
@@ -63,14 +61,14 @@ def _check(claim: Mapping[str, Any], weights: bytes) -> None:
     config = claim["config"]
     if _metadata(weights) != config:
         raise Refused("the weights were trained with other options")
-    bank = _bank(config, _given(config, claim["matrices"]))
+    bank = _bank(config, given(config, claim["matrices"]))
     gram, sizes = _gram(bank), _sizes(config, bank)
     error = _error(sizes, _tensors(sizes, weights), bank, gram)
     if sizes.softmax:
         require("error", claim["error"], *error)
         error = interval(claim["error"])
-    elif Fraction(claim["error"]) != error[0]:
-        raise Refused(f"the error is {float(error[0]):.17g}, not {float(Fraction(claim['error'])):.17g}")
+    elif (told := number(claim["error"])) != error[0]:
+        raise Refused(f"the error is {float(error[0]):.17g}, not {float(told):.17g}")
     capacity = _capacity(sizes)
     if claim["capacity"] != capacity:
         raise Refused(f"the capacity is {capacity}, not {claim['capacity']}")
@@ -95,54 +93,10 @@ def _metadata(weights: bytes) -> Any:
     return json.loads(json.loads(weights[8 : 8 + length])["__metadata__"]["config"])
 
 
-def _given(config: Mapping[str, Any], matrices: Any) -> list[list[list[Fraction]]]:
-    """The claim's matrices, after a look at whether they are what the task's options say."""
-    given = [[[Fraction(x) for x in row] for row in m] for m in matrices]
-    named = _named(config)
-    same = [[len(row) for row in m] for m in given] == [[len(row) for row in m] for m in named]
-    size = max((abs(y) for y in _flat(named) if isinstance(y, float)), default=0)
-    if not same or not all(_near(x, y, size) for x, y in zip(_flat(given), _flat(named), strict=True)):
-        raise Refused("its matrices are not those of the task: another graph, or another normalisation")
-    return given
-
-
-def _flat(matrices: list[list[list[Any]]]) -> list[Any]:
-    return [x for m in matrices for row in m for x in row]
-
-
-def _near(x: Fraction, y: Any, size: float) -> bool:
-    """Whether an entry is the named one: if that is a float, up to rounding of the largest of the floats."""
-    off = abs(x - Fraction(y))
-    return not off or (isinstance(y, float) and off <= Fraction(SAME) * Fraction(size))
-
-
-def _named(config: Mapping[str, Any]) -> list[list[list[Any]]]:
-    """The matrices that the options of the task stand for."""
-    if config["task"] == "workspace":
-        size = range(config["tokens"])
-        return [[[int(j == (i + 1) % len(size)) for j in size] for i in size]]
-    if config["mode"] != "position-only":
-        raise Refused("only position-only runs have an exact error")
-    if config["task"] == "unstructured":
-        sizes = config["terms"], config["tokens"], config["tokens"]
-        return np.random.default_rng(0).standard_normal(sizes).tolist()
-    if config["task"] != "polynomial":
-        raise Refused(f"task {config['task']!r}: known are polynomial, unstructured and workspace")
-    rows = load_graph(config["graph"]).adjacency.tolist()
-    if config["normalise"] == "none":
-        return [rows]
-    degrees = [sum(map(Fraction, row)) or Fraction(1) for row in rows]
-    if config["normalise"] == "row":
-        kind: Any = float if isinstance(rows[0][0], float) else Fraction
-        return [[[kind(Fraction(x) / d) for x in row] for row, d in zip(rows, degrees, strict=True)]]
-    roots = [math.sqrt(d) for d in degrees]
-    return [[[float(x) / r / s for x, s in zip(row, roots, strict=True)] for row, r in zip(rows, roots, strict=True)]]
-
-
-def _bank(config: Mapping[str, Any], given: list[list[list[Fraction]]]) -> list[tuple[list[int], Fraction]]:
+def _bank(config: Mapping[str, Any], matrices: list[list[list[Fraction]]]) -> list[tuple[list[int], Fraction]]:
     """T_t = factor times integers, row by row; a matrix and its powers, or the matrices."""
     whole = []
-    for m in given:
+    for m in matrices:
         common = math.lcm(*(x.denominator for row in m for x in row))
         whole.append((fmpz_mat([[int(x * common) for x in row] for row in m]), Fraction(1, common)))
     if config["task"] != "unstructured":
@@ -242,7 +196,7 @@ def _quotient(
 ) -> Any:
     """A fraction, or a ball of softmax."""
 
-    def number(x: Fraction) -> Any:
+    def ball(x: Fraction) -> Any:
         return arb(fmpq(x.numerator, x.denominator)) if sizes.softmax else x
 
     m, exponent = operator(sizes, tensors)
@@ -250,13 +204,13 @@ def _quotient(
     norm = sizes.width * sum((gram[t][t] for t in range(len(bank))), Fraction(0))
     if not norm:
         raise Refused("a bank of zeros has no relative error")
-    products = number(Fraction(0))
+    products = ball(Fraction(0))
     for t, (entries, factor) in enumerate(bank):
         for a in range(sizes.width):
             own = m[t * sizes.width + a, a].ravel().tolist()
-            products += number(unit * factor) * sum(x * y for x, y in zip(own, entries, strict=True))
+            products += ball(unit * factor) * sum(x * y for x, y in zip(own, entries, strict=True))
     square = sum(x * x for x in m.ravel().tolist())
-    return (number(unit**2) * square - 2 * products + number(norm)) / number(norm)
+    return (ball(unit**2) * square - 2 * products + ball(norm)) / ball(norm)
 
 
 def _proved(

@@ -1,7 +1,7 @@
 """`iha-theory certify`: claims about trained runs, made from their weights and checked by other code."""
 
 import argparse
-import json
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from constructions.certified.check import refusal
+from constructions.certified.files import checked
+from constructions.certified.intervals import number
 from iha_theory.cli import output
+
+TOLD = ("run", "config", "capacity", "error", "floor", "excess", "ratio")
+"""What --json has of a claim that holds."""
 
 EPILOG = """\
 A claim (DIR/certified/ID.json, docs/certified.md) says of one run, with its weights' SHA-256: the error of its exact
@@ -22,8 +26,10 @@ definition, and the floor is proved by counting signs of eigenvalues. A claim wh
 would disprove a theorem.
 
 columns:
-  floor    the least relative squared error that so many heads allow
-  excess   error - floor: of the nearest run, the median, and the farthest one
+  floor        the least relative squared error that so many heads allow
+  error/floor  of the nearest run, the median and the farthest, to two digits of what is beyond 1; empty where the
+               floor is 0
+  excess       error - floor: of the nearest run, the median and the farthest
 
 examples:
   iha-theory train polynomial --graph karate --terms 4 --heads 2 --out runs/one --certify
@@ -50,25 +56,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Makes the claims that are missing, checks all and prints."""
     output.prepare_json(arguments.json)
     started = time.monotonic()
+    if missing := [path for path in arguments.paths if not path.exists()]:
+        raise FileNotFoundError(f"no such claim or folder: {missing[0]}")
     files: list[Path] = []
     left_out: dict[str, str] = {}
     for path in arguments.paths:
-        if path.is_dir():
-            own, reasons = _claims_of(path)
-            files += own
-            left_out |= reasons
-        else:
-            files.append(path)
-    contents = [(file, _read(file)) for file in files]
-    checked = []
-    for file, claim in output.progress([(file.stem, (file, claim)) for file, claim in contents], "check"):
-        checked.append((file, claim, _misnamed(file, claim) or refusal(claim, _weights(file, claim).read_bytes())))
-    holding = [claim for _, claim, reason in checked if reason is None]
-    failed = [(file, reason) for file, _, reason in checked if reason is not None]
+        own, reasons = _claims_of(path) if path.is_dir() else ([path], {})
+        files += own
+        left_out |= reasons
+    checks = []
+    for file in output.progress([(file.stem, file) for file in files], "check"):
+        checks.append((file, *checked(file)))
+    holding = [claim for _, claim, reason in checks if reason is None]
+    failed = [(file, reason) for file, _, reason in checks if reason is not None]
     told = [
         {"file": str(file), "holds": reason is None, "reason": reason}
-        | {name: claim.get(name) for name in ("run", "config", "capacity", "error", "floor", "excess", "ratio")}
-        for file, claim, reason in checked
+        | {name: claim[name] if reason is None else None for name in TOLD}  # what is false may hold anything
+        for file, claim, reason in checks
     ]
     output.write_json(arguments.json, "certify", {"claims": told, "left_out": left_out})
     out = output.console(arguments.json)
@@ -77,33 +81,19 @@ def run(arguments: argparse.Namespace) -> int:
     for file, reason in failed:
         out.print(f"FAILS {file}: {reason}", soft_wrap=True)
     if left_out:
-        out.print(f"{len(left_out)} runs have no claim: {'; '.join(dict.fromkeys(left_out.values()))}", soft_wrap=True)
+        some = "1 run has" if len(left_out) == 1 else f"{len(left_out)} runs have"
+        out.print(f"{some} no claim: {'; '.join(dict.fromkeys(left_out.values()))}", soft_wrap=True)
     seconds = time.monotonic() - started
     if failed:
-        out.print(f"{len(failed)} of {len(checked)} claims do NOT hold ({seconds:.0f} s)")
+        out.print(f"{len(failed)} of {len(checks)} do NOT hold ({seconds:.0f} s)")
         return 1
-    out.print(f"All {len(checked)} claims hold: errors and floors are proved ({seconds:.0f} s).")
+    what = (
+        "1 claim holds: its error and floor"
+        if len(checks) == 1
+        else f"All {len(checks)} claims hold: errors and floors"
+    )
+    out.print(f"{what} are proved ({seconds:.0f} s).")
     return 0
-
-
-def _weights(file: Path, claim: Mapping[str, Any]) -> Path:
-    """The file of the weights: in `weights`, beside the folder of the claim."""
-    return file.parent.parent / "weights" / f"{claim.get('run')}.safetensors"
-
-
-def _misnamed(file: Path, claim: Mapping[str, Any]) -> str | None:
-    """Why a claim is not about the run that its name says: the hash of its options; None if it is."""
-    from synthetic.training.config import TrainConfig
-
-    if not _weights(file, claim).is_file():
-        return f"there are no weights {_weights(file, claim)}"
-    try:
-        run = TrainConfig.from_json(claim["config"]).identity
-    except (ValueError, TypeError, LookupError, AttributeError, OSError) as error:
-        return f"its options are none of a run: {' '.join(str(error).split())}"
-    if not run == claim.get("run") == file.stem or claim.get("weights") != f"weights/{run}.safetensors":
-        return f"its options are those of run {run}, and its file and its weights are to be named so"
-    return None
 
 
 def _claims_of(folder: Path) -> tuple[list[Path], dict[str, str]]:
@@ -132,28 +122,6 @@ def _claims_of(folder: Path) -> tuple[list[Path], dict[str, str]]:
     return [claim.claim_file(folder, record["id"]) for record in wanted], left_out
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """A claim's file, as it is.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: a file that holds no JSON object.
-    """
-    if not file.is_file():
-        raise FileNotFoundError(f"no such claim or folder: {file}")
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is no claim: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{file} is no claim: it holds no JSON object")
-    return content
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
-
-
 def _table(claims: Sequence[Mapping[str, Any]]) -> Any:
     """A line for the runs that differ in their seed only."""
     from synthetic.training import report
@@ -166,9 +134,25 @@ def _table(claims: Sequence[Mapping[str, Any]]) -> Any:
         like_records.append({**claim, **own})
     lines = []
     for (label, layer, heads, pseudo), group in report.points(like_records).items():
-        excess = sorted(float(Fraction(claim["excess"][0])) for claim in group)
-        floor = float(Fraction(group[0]["floor"][0]))
-        shown = [f"{x:.3g}" for x in (excess[0], statistics.median(excess), excess[-1])]
-        lines.append([label, layer, str(heads), str(pseudo or ""), str(len(group)), f"{floor:.6g}", *shown])
-    names = ("target", "layer", "heads", "P", "runs", "floor", "excess", "median", "farthest")
+        excess = sorted(float(number(claim["excess"][0])) for claim in group)
+        ratios = sorted(number(claim["ratio"][0]) for claim in group if claim["ratio"])
+        floor = float(number(group[0]["floor"][0]))
+        shown = [f"{x:.3g}" for x in _three(excess)]
+        beyond = [_ratio(x) for x in _three(ratios)] if ratios else ["", "", ""]
+        lines.append([label, layer, str(heads), str(pseudo or ""), str(len(group)), f"{floor:.6g}", *beyond, *shown])
+    names = ("target", "layer", "heads", "P", "runs", "floor", "error/floor", "median", "farthest")
+    names += ("excess", "median", "farthest")
     return output.table([(name, i > 1) for i, name in enumerate(names)], lines)
+
+
+def _three(values: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """The first, the median and the last of sorted values."""
+    return values[0], statistics.median(values), values[-1]
+
+
+def _ratio(x: Fraction) -> str:
+    """A ratio with two digits of what is beyond 1: 1.69, 1.0000013."""
+    over = abs(float(x - 1))
+    if over >= 1:
+        return f"{float(x):.3g}"
+    return f"{float(x):.{min(15, 1 - math.floor(math.log10(over)))}f}" if over else "1"

@@ -1,12 +1,18 @@
 """The numbers of a claim as they are read: fractions, and decimals around what is between them."""
 
+import re
 from fractions import Fraction
 from typing import Any
+
+from flint import fmpz
 
 TIGHT = Fraction(1, 10**20)
 """The most that the ends of a floor may differ: a claim has to say something."""
 EXPONENT = 10**4
 """The largest exponent of a decimal in a claim."""
+DIGITS = 10**5
+"""The most digits of a numerator or denominator in a claim: reducing such a fraction takes a second."""
+_QUOTIENT = re.compile(r"-?\d+/\d+", re.ASCII)
 
 
 class Refused(ValueError):
@@ -20,8 +26,20 @@ def interval(ends: Any) -> tuple[Fraction, Fraction]:
 
 
 def number(text: Any) -> Fraction:
-    """A decimal or a fraction; not one whose exponent alone would fill the memory."""
-    if isinstance(text, str) and abs(int(text.lower().partition("e")[2] or 0)) > EXPONENT:
+    """A decimal, a fraction of any length up to `DIGITS` or a JSON number; not an exponent that would fill the memory.
+
+    Raises:
+        Refused: it is too long.
+        ValueError: it is no number.
+    """
+    if not isinstance(text, str):
+        return Fraction(text)
+    top, _, bottom = text.partition("/")
+    if max(len(top), len(bottom)) > DIGITS:
+        raise Refused(f"the number {text[:20]}... has more than {DIGITS} digits")
+    if _QUOTIENT.fullmatch(text):  # by flint, as Python's integers have no more than 4300 digits as text
+        return Fraction(int(fmpz(top)), int(fmpz(bottom)))
+    if abs(int(text.lower().partition("e")[2] or 0)) > EXPONENT:
         raise Refused(f"the exponent of {text[:40]!r} is beyond {EXPONENT}")
     return Fraction(text)
 

@@ -26,7 +26,7 @@ from iha_theory.places import replace
 from synthetic.tasks.task import ExactTarget
 from synthetic.training import model
 from synthetic.training.certified import softmax
-from synthetic.training.certified.spectrum import outward, shares, square, written
+from synthetic.training.certified.spectrum import outward, quotient, shares, square, written
 from synthetic.training.config import TrainConfig
 
 SCHEMA = "iha-theory/certified-run/1"
@@ -63,7 +63,7 @@ def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     error - floor; ratio: around error / floor, null where the floor may be 0; versions.
 
     Raises:
-        ValueError: as `unfinished` or `refusal` says, or as `model.load_model`.
+        ValueError: as `unfinished` or `refusal` says, or as `model.load_model`; numbers too long for a claim.
     """
     if reason := unfinished(record):
         raise ValueError(reason)
@@ -80,7 +80,7 @@ def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
         error = Fraction(own[0]), Fraction(own[1])
     else:
         error = (relative_error(columns(weights), target),) * 2
-        own = f"{error[0].numerator}/{error[0].denominator}"
+        own = quotient(error[0])
     tail = [outward(*share) for share in shares(target.bank)[capacity:]]
     floor = [sum(map(Fraction, ends), Fraction(0)) for ends in zip(*tail, strict=True)] or [Fraction(0), Fraction(0)]
     ratio = outward(error[0] / floor[1], error[1] / floor[0]) if floor[0] else None
@@ -129,8 +129,8 @@ def digest(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(claim: Mapping[str, Any]) -> str:
     """A claim in one line, rounded."""
-    exact = isinstance(claim["error"], str)
-    error, floor = float(Fraction(claim["error"] if exact else claim["error"][0])), float(Fraction(claim["floor"][0]))
+    floor = float(Fraction(claim["floor"][0]))
+    error = float(Fraction(claim["excess"][0]) + Fraction(claim["floor"][1]))
     if below(claim):
         return f"error {error:.17g} is BELOW the floor {floor:.17g} that theory proves"
     if claim["ratio"] is None:

@@ -15,6 +15,8 @@ DIGITS = 30
 """Significant digits of the ends of an interval."""
 PRECISION = 256
 """Bits of ball arithmetic, far more than `DIGITS` take."""
+LONGEST = 10**5
+"""Digits of a fraction's parts."""
 
 
 def outward(low: Fraction, high: Fraction) -> tuple[str, str]:
@@ -77,6 +79,22 @@ def square(matrices: Sequence[DomainMatrix]) -> Fraction:
     return Fraction(int((whole.astype(object) ** 2).sum()), common**2)
 
 
+def quotient(x: Fraction) -> str:
+    """The text p/q, by flint: Python writes no integer of more than 4300 digits.
+
+    Raises:
+        ValueError: more digits than what checks it reads.
+    """
+    parts = [flint.fmpz(part).str() for part in (x.numerator, x.denominator)]
+    if (digits := max(map(len, parts))) > LONGEST:
+        raise ValueError(f"a fraction of {digits} digits: claims have numbers of at most {LONGEST}")
+    return "/".join(parts)
+
+
 def written(m: np.ndarray) -> list[list[int | float | str]]:
-    """A matrix as JSON without rounding: integers, fractions as texts p/q, floats as they are."""
-    return [[x if isinstance(x, int | float) else str(Fraction(x)) for x in row] for row in m.tolist()]
+    """A matrix as JSON without rounding: integers up to 2^63 and floats as they are, others as texts p/q."""
+
+    def short(x: Any) -> bool:
+        return isinstance(x, float) or (isinstance(x, int) and abs(x) <= 2**63)
+
+    return [[x if short(x) else quotient(Fraction(x)) for x in row] for row in m.tolist()]

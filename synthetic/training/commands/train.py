@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from synthetic.training import report
 from synthetic.training.config import TrainConfig
 from synthetic.training.options import add_run, read_config
 
+CHECKERS = "iha_theory.checkers"
+"""Entry points of what checks claims: a function of the file, with its answer why it does not hold, or None."""
+
 EPILOG = """\
 The error is the relative squared error of the trained layer's exact operator (parity, esp: the share of all inputs
 with a wrong sign), and the floor the least that theory allows to so many heads. With --out the record is added to
@@ -23,7 +27,8 @@ or is stopped with --stop-at and continued with --resume.
 certified runs:
   --certify adds DIR/certified/ID.json: the run's weights by their SHA-256, their exact error, a fraction, and the floor
   as a rigorous interval. It is for position-only runs of mha and iha on polynomial and unstructured (linear attention)
-  and workspace (softmax: the error is an interval too). iha-theory certify checks it by other code, without training.
+  and workspace (softmax: the error is an interval too). It is checked at once by other code, as iha-theory certify does
+  again without training.
 
 your own:
   TASK and --attention take MODULE:CLASS too, looked up from the current directory. A task is a subclass of
@@ -121,17 +126,32 @@ def _train(arguments: argparse.Namespace, config: TrainConfig) -> int:
             checkpoint.unlink(missing_ok=True)
     record = dataclasses.asdict(result.record)
     ended = record["outcome"] in ("finished", "stopped")
-    fields, said, below = {**graphs, "runs": [record]}, report.describe(record), False
+    fields, said = {**graphs, "runs": [record]}, report.describe(record)
     if arguments.certify and arguments.out is not None:
-        from synthetic.training.certified import claim
-
-        if reason := claim.unfinished(record):
-            said += f"\nnot certified: {reason}"
-        else:
-            made = claim.certify(arguments.out, record)
-            file, below = claim.write(arguments.out, made), claim.below(made)
-            fields["claims"] = [{"file": str(file)} | claim.digest(made)]
-            said += f"\ncertified: {claim.describe(made)}; check it with: iha-theory certify {file}"
+        claims, told, holds = _certified(arguments.out, record)
+        fields, said, ended = fields | claims, f"{said}\n{told}", ended and holds
     output.write_json(arguments.json, "train", fields)
     out.print(said, soft_wrap=True)
-    return 0 if ended and not below else 1
+    return 0 if ended else 1
+
+
+def _certified(folder: Path, record: dict[str, Any]) -> tuple[dict[str, Any], str, bool]:
+    """Writes the claim about a run and has it checked: the JSON's fields, what is said, and whether it holds."""
+    from synthetic.training.certified import claim
+
+    if reason := claim.unfinished(record):
+        return {}, f"not certified: {reason}", True
+    try:
+        made = claim.certify(folder, record)
+    except ValueError as error:  # the run is kept all the same
+        return {}, f"not certified: {error}", False
+    file = claim.write(folder, made)
+    checkers = entry_points(group=CHECKERS)
+    refused = [why for checker in checkers if (why := checker.load()(file)) is not None]
+    said = f"certified: {claim.describe(made)}"
+    if refused:
+        said += f"\nFAILS its check: {refused[0]}"
+    else:
+        said += f"; {'checked by other code; again' if checkers else 'check it'} with: iha-theory certify {file}"
+    fields = {"file": str(file), "holds": not refused if checkers else None} | claim.digest(made)
+    return {"claims": [fields]}, said, not refused and not claim.below(made)
