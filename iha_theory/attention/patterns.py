@@ -16,8 +16,9 @@ Limit: a value that is not finite reaches every row whose weights it is multipli
 
 Second derivatives of softmax attention need float64: torch's fused kernels for lower precision have none.
 
-Where causality is by token, or a mask or window is given, softmax attention takes the routes of `fused`, without a mask
-of all pairs. It takes one for few tokens, with dropout, off the CPU, and where torch.func differentiates.
+Where causality is by token, or a mask or window is given, or torch.func.vmap maps the inputs, softmax attention takes
+the routes of `fused`, without a mask of all pairs. It takes one for few tokens outside vmap, with dropout, off the CPU,
+and where torch.func differentiates.
 """
 
 import math
@@ -143,12 +144,15 @@ def _batch_out_of_width(out: Tensor, batch: int) -> Tensor:
 def _softmax(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs, dropout: float) -> Tensor:
     ordered = pairs.causality == "virtual" or (pairs.causality == "token" and pairs.pseudo == 1)
     plainly_causal = ordered and not pairs.narrow and pairs.start == 0 and q.shape[-2] == k.shape[-2]
-    if not plainly_causal and not (pairs.causality == "none" and not pairs.narrow):
-        if dropout == 0 and q.shape[-2] * k.shape[-2] > DENSE and operation.takes(q, k, v, pairs):
-            return operation.attention(q, k, v, scale, pairs)
-        allowed = pairs.written_out(q, k)
+    everything = pairs.causality == "none" and not pairs.narrow
+    size = q.shape[-2] * k.shape[-2]
+    if operation.is_mapped(q, k, v):  # by torch.func.vmap, which torch's own kernel cannot follow
+        fused = v.shape[-1] <= 2 * q.shape[-1]
     else:
-        allowed = None
+        fused = size > DENSE and not everything and (not plainly_causal or q.shape[-2] < operation.LONG)
+    if fused and dropout == 0 and operation.takes(q, k, v, pairs):
+        return operation.attention(q, k, v, scale, pairs)
+    allowed = None if plainly_causal or everything else pairs.written_out(q, k)
 
     def sdpa() -> Tensor:
         return F.scaled_dot_product_attention(

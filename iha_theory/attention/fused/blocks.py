@@ -14,7 +14,7 @@ from torch import Tensor
 from iha_theory.attention.fused import kernel
 from iha_theory.attention.masks import Pairs
 
-ROWS = 256
+ROWS = 128
 """Virtual queries of a block without a window."""
 LEAST_ROWS = 64
 """Virtual queries of a block at least: fewer cost more in calls than they save in keys."""

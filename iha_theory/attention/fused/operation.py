@@ -18,6 +18,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from iha_theory.attention.fused import blocks, kernel, token_causal
 from iha_theory.attention.masks import Pairs
 
+LONG = 768
+"""Queries from which on torch's kernel works in tiles of 256 of them."""
+
 
 def takes(q: Tensor, k: Tensor, v: Tensor, pairs: Pairs) -> bool:
     """Whether `attention` can run this: on the CPU, some tokens, one dtype, causality in one sequence.
@@ -31,6 +34,12 @@ def takes(q: Tensor, k: Tensor, v: Tensor, pairs: Pairs) -> bool:
     if pairs.causality != "none" and not pairs.narrow and (pairs.start or q.shape[2] != k.shape[2]):
         return False
     return min(q.numel(), k.numel(), v.numel()) > 0 and not any(_is_differentiated_by_func(x) for x in (q, k, v))
+
+
+def is_mapped(*tensors: Tensor) -> bool:
+    """Whether torch.func.vmap maps one of them."""
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    return not torch.compiler.is_compiling() and any(functorch.is_batchedtensor(x) for x in tensors)
 
 
 def _has_tangent(x: Tensor) -> bool:
@@ -72,6 +81,14 @@ def dense(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs) -> Tensor
         return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
 
 
+def _long(q: Tensor, pairs: Pairs) -> bool:
+    """Whether nothing but causality restricts the pairs, in so long a sequence that the kernel's own is the quickest.
+
+    On fewer queries the kernel skips no keys before the 512th, and blocks form fewer pairs (docs/speed.md).
+    """
+    return pairs.causality != "none" and not pairs.narrow and q.shape[2] >= LONG
+
+
 def _run(
     q: Tensor,
     k: Tensor,
@@ -84,7 +101,7 @@ def _run(
     start: int,
 ) -> tuple[Tensor, Tensor]:
     pairs = Pairs(mask, causality, window, pseudo, start)  # type: ignore[arg-type]
-    if causality != "none" and not pairs.narrow:
+    if _long(q, pairs):
         return token_causal.forward(q, k, v, scale, pseudo if causality == "token" else 1)
     return blocks.forward(q, k, v, scale, pairs)
 
@@ -104,7 +121,7 @@ def _run_backward(
     start: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     pairs = Pairs(mask, causality, window, pseudo, start)  # type: ignore[arg-type]
-    if causality != "none" and not pairs.narrow:
+    if _long(q, pairs):
         return token_causal.backward(grad, q, k, v, out, lse, scale, pseudo if causality == "token" else 1)
     return blocks.backward(grad, q, k, v, out, lse, scale, pairs)
 

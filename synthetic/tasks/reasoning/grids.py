@@ -20,6 +20,8 @@ REMAINING = (
     *("gated-headwise", "gated-linear", "forgetting"),
 )
 """The layers that the cpu presets leave out, of one layer each."""
+TRIED = (0.001, 0.01)
+"""Rates on both sides of that of the cpu presets, .003."""
 RATES = (0.001, 0.0001)
 """The paper's (App. D)."""
 PAPER: dict[str, Any] = {
@@ -77,7 +79,26 @@ def others(common: Mapping[str, Any]) -> Sweep:
         common: as in `equal_heads`.
     """
     grids = (Grid(dict(common), dict.fromkeys(REMAINING, (HEADS,))),)
-    return Sweep("nine attentions that cpu leaves out, as there", grids, seeds=3)
+    return Sweep("nine attentions that the preset cpu leaves out", grids, seeds=3)
+
+
+def rates(common: Mapping[str, Any], heads: Iterable[int] = (HEADS,)) -> Sweep:
+    """The preset "rates": MHA and IHA with P = 2 and 4, at a third and three times the rate of "cpu".
+
+    Args:
+        common: as in `equal_heads`.
+        heads: of MHA.
+    """
+    grids = (
+        grid
+        for rate in TRIED
+        for own in (dict(common) | {"lr": rate},)
+        for grid in (
+            Grid(own, {"mha": tuple(heads)}),
+            *(Grid(own | {"pseudo_heads": pseudo}, {"iha": (HEADS,)}) for pseudo in (2, 4)),
+        )
+    )
+    return Sweep(f"MHA and IHA at rates of {' and '.join(f'{rate:g}' for rate in TRIED)}", tuple(grids), seeds=3)
 
 
 def paper(common: Mapping[str, Any], rates: Iterable[float] = RATES) -> tuple[Grid, ...]:

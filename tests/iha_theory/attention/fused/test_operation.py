@@ -99,13 +99,18 @@ def test_the_routes_are_attention(data):
         patch.setattr(blocks, "ROWS", 3)
         patch.setattr(blocks, "LEAST_ROWS", draw(st.integers(1, 8)))
         patch.setattr(blocks, "LINE", draw(st.sampled_from([1, 4, 16])))
+        patch.setattr(operation, "LONG", draw(st.sampled_from([1, operation.LONG])))
         check(q, k, v, Pairs(mask, causality, window, pseudo))
 
 
 @pytest.mark.parametrize("causality", CAUSALITIES)
 @pytest.mark.parametrize("window", [None, 9])
-def test_whole_blocks(causality, window):
+def test_whole_blocks(causality, window, monkeypatch):
     """Lengths over several of the kernel's own tiles, with true block sizes; queries that come after the first keys."""
+    if causality != "none" and window is None:
+        whole = [random(1, 130, 2, 4, seed=i).transpose(1, 2) for i in range(3)]
+        check(*whole, Pairs(None, causality, None, 2))
+        monkeypatch.setattr(operation, "LONG", 200)
     if causality != "none" or window is not None:
         for dtype in (F64, torch.float32, torch.bfloat16):
             q, k, v = (random(1, 130, 2, 4, seed=i, dtype=dtype).transpose(1, 2) for i in range(3))
@@ -134,6 +139,7 @@ def test_what_is_damaged_is_refused(place, name, damaged, dtype, monkeypatch):
     pairs = Pairs(None, "token", 5 if place is Pairs else None, 2)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 2)
     monkeypatch.setattr(blocks, "LINE", 1)
+    monkeypatch.setattr(operation, "LONG", 1)
     check(q, k, v, pairs)
     monkeypatch.setattr(place, name, damaged)
     with pytest.raises(AssertionError):
