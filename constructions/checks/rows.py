@@ -7,23 +7,22 @@ projection,
     B_xy = sum_{o,m} C[o,m,x,y] V_m W_o,
     C[o,m,x,y] = sum_{h,j,j'} R[o,h,j] alpha_q[x,h,j] alpha_v[m,h,j'] alpha_k[y,h,j'],     in MHA 1 if o = m = x = y.
 
-To run the layer on all N basis contents would take N^4 operations, and a map of N x N a head. Here one map is made at a
-time, and of it a few rows. Two layers are the products of one's maps and the other's.
+To run the layer on all N basis contents would take N^4 operations, and a map of N x N a head. Here a few rows of the
+maps are made at a time (`constructions.checks.factors`). Two layers are the products of one's maps and the other's.
 
 What the layer itself does is seen on a sample: each pair of a query and a key counts alone in linear attention, so the
 layer runs on `SAMPLE` of either, with its own code, and has to give what was read up to rounding.
 """
 
-import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
-from scipy.sparse import csr_array
 from torch import Tensor
 
+from constructions.checks.factors import Factor, product_rows, simplified
 from constructions.checks.operators import layers_of, operations, require_blocks, require_position_only
 from constructions.checks.oracles.powers import UnitPowerRows
 from constructions.construction import Construction
@@ -34,8 +33,8 @@ from iha_theory.rounding import gamma, largest_ratio
 
 SAMPLE = 32
 """Queries, and keys, on which a layer runs."""
-SPARSE = 32
-"""Keys with at most one entry in so many that is not 0 are multiplied by these entries."""
+TOGETHER = 2**17
+"""Numbers of the operator that are compared at once."""
 
 
 class Reading:
@@ -56,26 +55,12 @@ class Reading:
             linear.weight.detach().unflatten(0, (heads, -1))[:, :, -tokens:] for linear in (layer.q_proj, layer.k_proj)
         )
         self.pairs, self.contents = _contents(layer, width)
-        sparse = {y: _sparse(self.keys[y].mT) for y in {y for _, y in self.pairs}}
-        self._sparse = {y: own for y, own in sparse.items() if own is not None}
-        wide = {x: 2 * int(self.queries[x].count_nonzero()) < self.queries[x].numel() for x, _ in self.pairs}
-        self._wide = {x for x, few in wide.items() if few}
 
-    @property
-    def dear(self) -> bool:
-        """Whether a map is a product of matrices that are not sparse."""
-        return any(y not in self._sparse and x not in self._wide for x, y in self.pairs)
-
-    def maps(self, rows: slice) -> list[Float[Tensor, "N r"]]:
-        """(Q_x K_y^T)^T of these rows, for every pair."""
-        found = []
-        for x, y in self.pairs:
-            own = self.queries[x][:, rows]
-            if y in self._sparse:
-                found.append(torch.from_numpy(self._sparse[y] @ own.numpy()))
-            else:
-                found.append(_product(self.keys[y].mT, own, x in self._wide))
-        return found
+    def factors(self) -> list[list[Factor]]:
+        """The matrices whose product is the map Q_x K_y^T, for every pair."""
+        left = {x: Factor.of(self.queries[x].mT) for x in {x for x, _ in self.pairs}}
+        right = {y: Factor.of(self.keys[y]) for y in {y for _, y in self.pairs}}
+        return [[left[x], right[y]] for x, y in self.pairs]
 
     def apply(self, x: Float[Tensor, "batch N d"]) -> Float[Tensor, "batch N D"]:
         """The operator on contents."""
@@ -101,27 +86,12 @@ class Reading:
         read, sizes = torch.zeros_like(out), torch.zeros_like(out)
         absolute = _contents(self.layer, self.width, torch.abs)
         sums = dict(zip(absolute[0], absolute[1], strict=True))
+        queries = {q: self.queries[q][:, at] for q in {q for q, _ in self.pairs}}
+        keys = {y: self.keys[y][:, to] for y in {y for _, y in self.pairs}}
         for (q, y), content in zip(self.pairs, self.contents, strict=True):
-            queries, keys = self.queries[q][:, at], self.keys[y][:, to]
-            read += queries.mT @ keys @ x @ content
-            sizes += queries.abs().mT @ keys.abs() @ x.abs() @ sums[q, y]
+            read += queries[q].mT @ keys[y] @ x @ content
+            sizes += queries[q].abs().mT @ keys[y].abs() @ x.abs() @ sums[q, y]
         return largest_ratio(out - read, sizes)
-
-
-def _sparse(matrix: Float[Tensor, "m n"]) -> csr_array | None:
-    """The matrix by its entries, if they are few."""
-    if int(matrix.count_nonzero()) * SPARSE > matrix.numel():
-        return None
-    i, j = matrix.nonzero(as_tuple=True)
-    return csr_array((matrix[i, j].numpy(), (i.numpy(), j.numpy())), shape=matrix.shape)
-
-
-def _product(matrix: Float[Tensor, "m n"], block: Float[Tensor, "n r"], wide: bool) -> Float[Tensor, "m r"]:
-    """The product; only of the block's rows that are not 0, if it is said to be mostly 0."""
-    if not wide:
-        return matrix @ block
-    live = block.any(1).nonzero().flatten()
-    return matrix[:, live] @ block[live]
 
 
 def _contents(
@@ -166,56 +136,39 @@ class Rows:
         self.layers += [Reading(layer, tokens, layer.vdim) for layer in layers[1:]]
         self._columns = torch.tensor([c for block in construction.readout for c in block.columns])
         self._bound = gamma(operations(construction, tokens))
-        last = self.layers[-1].contents
-        if len(self.layers) == 1:
-            contents = last
-        else:  # sum_c B1_u[a, c] B2_x[c, e], for maps x and then u
-            contents = torch.einsum("uac,xce->xuae", self.layers[0].contents, last).flatten(0, 1)
-            self._inner = [(m, _sparse(m)) for m in self.layers[0].maps(slice(0, tokens))]
-        self.contents = contents[..., self._columns]
-        self._live = self.contents.flatten(1).any(1)
+        contents, factors = self.layers[-1].contents, self.layers[-1].factors()
+        if len(self.layers) > 1:  # sum_c B1_u[a, c] B2_x[c, e], for maps x and then u
+            contents = torch.einsum("uac,xce->xuae", self.layers[0].contents, contents).flatten(0, 1)
+            factors = [second + first for second in factors for first in self.layers[0].factors()]
+        contents = contents[..., self._columns]
+        live = contents.flatten(1).any(1)
+        self.contents = contents[live]
+        self._factors = [simplified(own) for own, used in zip(factors, live.tolist(), strict=True) if used]
 
     def __call__(self, rows: slice) -> Float[Tensor, "d D N r"]:
         """d out[i, e] / d X[j, a] for these i, as [a, e, j, i]."""
-        return self.combined(self.maps(rows), rows)
+        return torch.einsum("pae,pji->aeji", self.contents, self.maps(rows))
 
-    def maps(self, rows: slice) -> list[Float[Tensor, "N r"]]:
+    def maps(self, rows: slice, out: Float[Tensor, "p N r"] | None = None) -> Float[Tensor, "p N r"]:
         """These rows of all maps M_p, transposed."""
-        maps = self.layers[-1].maps(rows)
-        if len(self.layers) > 1:
-            live = self._live.unflatten(0, (len(maps), -1))
-            maps = [self._behind(m, u, bool(live[x, u])) for x, m in enumerate(maps) for u in range(len(self._inner))]
-        return maps
+        out = self.empty(rows) if out is None else out
+        for place, factors in zip(out, self._factors, strict=True):
+            product_rows(place, factors, rows)
+        return out
 
-    def combined(self, maps: list[Float[Tensor, "N r"]], rows: slice) -> Float[Tensor, "d D N r"]:
-        """sum_p M_p B_p, of rows of the maps."""
-        if not maps:
-            tokens = self.layers[0].queries.shape[2]
-            return torch.zeros(*self.contents.shape[1:], tokens, rows.stop - rows.start, dtype=torch.float64)
-        return torch.einsum("pae,pji->aeji", self.contents, torch.stack(maps))
+    def empty(self, rows: slice) -> Float[Tensor, "p N r"]:
+        """Room for so many rows of all maps."""
+        tokens = self.layers[0].queries.shape[2]
+        return torch.empty(len(self._factors), tokens, rows.stop - rows.start, dtype=torch.float64)
 
     @property
     def dear(self) -> bool:
-        """Whether the maps are products of matrices that are not sparse."""
-        return len(self.layers) > 1 or any(layer.dear for layer in self.layers)
+        """Whether a map is a product of matrices that are not sparse."""
+        return any(sum(factor.dense for factor in own) > 1 for own in self._factors)
 
-    def digest(self) -> bytes:
-        """SHA-256 of all queries and keys, and of which maps they make."""
-        total = hashlib.sha256()
-        for layer in self.layers:
-            total.update(repr((layer.pairs, tuple(layer.queries.shape))).encode())
-            for block in (*layer.queries, *layer.keys):
-                total.update(block.numpy().tobytes())
-        return total.digest()
-
-    def _behind(self, rows: Float[Tensor, "N r"], u: int, live: bool) -> Float[Tensor, "N r"]:
-        """Rows of a second layer's map times map u of the first."""
-        if not live:
-            return torch.zeros_like(rows)
-        inner, sparse = self._inner[u]
-        if sparse is not None:
-            return torch.from_numpy(sparse @ rows.numpy())
-        return _product(inner, rows, 2 * int(rows.count_nonzero()) < rows.numel())
+    def digests(self) -> list[bytes]:
+        """Of each map's factors."""
+        return [b"".join(factor.digest for factor in own) for own in self._factors]
 
     def apply(self, x: Float[Tensor, "batch N d"]) -> Float[Tensor, "batch N read"]:
         """The readout on contents."""
@@ -231,9 +184,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Judged:
-    """What was measured of one layer, for layers with the same queries and keys.
+    """What was measured of one layer, for layers with the same maps.
 
-    contents: B_p for each map M_p. sizes: |M_p|_F. distance, norm: |L - T|_F and |T|_F.
+    contents: B_p for each map M_p, in the order of the maps' digests. sizes: |M_p|_F. distance, norm: |L - T|_F, |T|_F.
     """
 
     contents: Float[Tensor, "p d D"]
@@ -253,9 +206,9 @@ class Target:
 def frobenius_error_in_rows(construction: Construction, target: Target) -> float:
     """`constructions.checks.operators.frobenius_error` of a large layer; infinite if it does not do what was read.
 
-    The products of queries and keys take most of the time. Of a layer with the very queries and keys (SHA-256) of one
-    that was measured, sum_p M_p X B'_p, the error is at most that one's and sum_p |B'_p - B_p|_F |M_p|_F: so much is
-    said, where it is more by rounding only. Otherwise it is measured anew.
+    The products of queries and keys take most of the time. Of a layer whose maps are products of the very matrices
+    (SHA-256) of one that was measured, sum_p M_p X B'_p, the error is at most that one's and
+    sum_p |B'_p - B_p|_F |M_p|_F: so much is said, where it is more by rounding only. Otherwise it is measured anew.
 
     Raises:
         ValueError: a readout of another form; as `Rows`.
@@ -264,29 +217,42 @@ def frobenius_error_in_rows(construction: Construction, target: Target) -> float
     read = Rows(construction)
     if not read.runs:
         return math.inf
-    key = read.digest() if read.dear else None
-    found = None if key is None else target.known.get(key)
-    if found is not None and found.contents.shape == read.contents.shape:
-        apart = (read.contents - found.contents).flatten(1).norm(dim=1)
-        more = float(apart @ found.sizes)
+    if not read.dear:
+        found = _judged(read, target.rows, construction.width)
+        return _ratio(found.distance, found.norm)
+    digests = read.digests()
+    order = sorted(range(len(digests)), key=digests.__getitem__)
+    key, contents = b"".join(digests[p] for p in order), read.contents[order]
+    found = target.known.get(key)
+    if found is not None and found.contents.shape == contents.shape:
+        more = float((contents - found.contents).flatten(1).norm(dim=1) @ found.sizes)
         if more <= 64 * torch.finfo(torch.float64).eps * found.norm:
-            return (found.distance + more) / found.norm
+            return _ratio(found.distance + more, found.norm)
     found = _judged(read, target.rows, construction.width)
-    if key is not None:
-        target.known[key] = found
-    error = found.distance / found.norm
+    target.known[key] = replace(found, contents=contents, sizes=found.sizes[order])
+    return _ratio(found.distance, found.norm)
+
+
+def _ratio(distance: float, norm: float) -> float:
+    error = distance / norm
     return error if math.isfinite(error) else math.inf
 
 
 def _judged(read: Rows, target: UnitPowerRows, width: int) -> Judged:
+    """|L - T|_F, |T|_F and |M_p|_F, by blocks that stay in the cache where they are read again."""
     total = norm = 0.0
-    sizes = torch.zeros(len(read.contents), dtype=torch.float64)
+    sizes, room = torch.zeros(len(read.contents), dtype=torch.float64), None
+    contents = read.contents.flatten(1).mT  # [(a, t, b), p]
     for rows, wanted in target.blocks():
-        maps = read.maps(rows)
-        sizes += torch.stack([m.square().sum() for m in maps]) if maps else sizes
-        found = read.combined(maps, rows).unflatten(1, (target.terms, width))  # [a, t, b, j, i]
-        norm += width * float(wanted.square().sum())
-        for a in range(width):
-            found[a, :, a] -= wanted
-        total += float(found.square().sum())
+        if room is None or room.shape[2] != wanted.shape[2]:
+            room = read.empty(rows)
+        maps = read.maps(rows, room)
+        step = max(1, TOGETHER // (len(contents) * wanted.shape[2]))
+        for own, goal in zip(maps.split(step, 1), wanted.split(step, 1), strict=True):
+            sizes += own.flatten(1).norm(dim=1).square()
+            found = (contents @ own.flatten(1)).unflatten(0, (width, target.terms, width))
+            for a in range(width):
+                found[a, :, a] -= goal.flatten(1)
+            total += float(found.norm()) ** 2
+            norm += width * float(goal.norm()) ** 2
     return Judged(read.contents, sizes.sqrt(), math.sqrt(total), math.sqrt(norm))

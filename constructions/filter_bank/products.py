@@ -55,4 +55,5 @@ def iha_products(queries: Bases, keys: Bases, contents: Float[Tensor, "a b d D"]
 
 def filled(bases: Bases, heads: int) -> tuple[Tensor, ...]:
     """The base queries or keys of the heads; missing ones are 0."""
-    return (*bases, *[torch.zeros_like(bases[0])] * (heads - len(bases)))
+    missing = heads - len(bases)
+    return (*bases, *[torch.zeros_like(bases[0])] * missing) if missing else tuple(bases)

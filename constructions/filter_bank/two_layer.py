@@ -22,7 +22,7 @@ from torch import Tensor
 from constructions.filter_bank.paper import Powers, powers, selectors
 from iha_theory import blueprint
 from iha_theory.attention import TwoLayerAttention
-from iha_theory.operators.weights import Matrix, PositionWeights, to_layer, untouched_zeros, write_block
+from iha_theory.operators.weights import Matrix, PositionWeights, few_entries, to_layer, untouched_zeros, write_block
 from iha_theory.rounding import ceil_sqrt
 
 
@@ -101,7 +101,7 @@ def to_two_layers(first: PositionWeights, second: PositionWeights) -> TwoLayerAt
     with torch.no_grad():
         for name in ("q_proj.weight", "k_proj.weight"):
             wide, own[name] = own[name], untouched_zeros(len(own[name]), first.tokens + width)
-            write_block(own[name][:, width:], wide[:, inner:])
+            write_block(own[name][:, width:], wide[:, inner:], few_entries(wide[:, inner:]))
         own["v_proj.weight"] = own["v_proj.weight"][:, :inner].clone()
     module.second.load_state_dict(own, assign=True)
     return module

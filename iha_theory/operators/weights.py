@@ -133,8 +133,11 @@ def to_layer(weights: PositionWeights) -> AttentionLayer:
                 linear.weight = nn.Parameter(own)
                 continue
             rows = linear.weight.unflatten(0, (weights.num_heads, -1))
+            places: dict[int, Any] = {}
             for h, block in enumerate(blocks):
-                write_block(rows[h, :, at], floats(block).T)
+                if id(block) not in places:
+                    places[id(block)] = few_entries(floats(block).T)
+                write_block(rows[h, :, at], floats(block).T, places[id(block)])
         if weights.out is not None:
             assert layer.out_proj is not None
             layer.out_proj.weight.copy_(floats(weights.out).T)
@@ -174,13 +177,21 @@ def _ready(blocks: tuple[Any, ...], tokens: int) -> Tensor | None:
     return flat if same and not bool(flat[:, : row - tokens].any()) else None
 
 
-def write_block(place: Tensor, block: Tensor) -> None:
-    """Writes a block over zeros, and no more than its entries where they are few."""
-    if block.numel() > 2**16 and int(block.count_nonzero()) * 64 < block.numel():
-        at = block.nonzero(as_tuple=True)
-        place[at] = block[at]
-    else:
+def few_entries(block: Tensor) -> tuple[Tensor, ...] | None:
+    """The rows and columns of a matrix' entries that are not 0, if it is large and they are few."""
+    if block.numel() <= 2**16 or int(block.count_nonzero()) * 64 >= block.numel():
+        return None
+    turned = block.stride(0) < block.stride(1)
+    at = (block.T if turned else block).nonzero(as_tuple=True)  # as it lies in memory: four times as fast
+    return at[::-1] if turned else at
+
+
+def write_block(place: Tensor, block: Tensor, at: tuple[Tensor, ...] | None) -> None:
+    """Writes a block over zeros, and no more than its `few_entries` if it has them: `at`."""
+    if at is None:
         place.copy_(block)
+    else:
+        place[at] = block[at]
 
 
 def untouched_zeros(*shape: int) -> Tensor:

@@ -33,6 +33,10 @@ def unit_powers(a: Float[Tensor, "N N"], terms: int) -> Float[Tensor, "k N N"]:
     return unit_norm(torch.stack(powers))
 
 
+CACHED = 64
+"""Rows of a large matrix' powers that are multiplied at once: so few stay in the cache."""
+
+
 class UnitPowerRows:
     """`unit_powers` of a matrix so large that all of them would not fit, a few rows at a time.
 
@@ -42,25 +46,30 @@ class UnitPowerRows:
         numbers: of all powers, to be made at once.
     """
 
-    def __init__(self, a: Float[Tensor, "N N"], terms: int, numbers: int = 2**23) -> None:
+    def __init__(self, a: Float[Tensor, "N N"], terms: int, numbers: int = 2**24) -> None:
         self.terms, self.size = terms, len(a)
         self._step = max(1, numbers // (terms * len(a)))
         few = int(a.count_nonzero()) * 32 <= a.numel()
         self._right = csr_array(a.numpy().T) if few else a.numpy().T  # (e_i^T A)^T = A^T e_i
-        last, self._halvings, self._norms = np.eye(len(a)), [], []
+        last, self._scales, self._norms = np.eye(len(a)), [], []
         for t in range(terms):
             last = self._right @ last if t else last
-            self._halvings.append(math.frexp(float(np.abs(last).max()))[1])
-            last = np.ldexp(last, -self._halvings[-1])
+            exponent = math.frexp(max(float(last.max()), -float(last.min())))[1]
+            self._scales.append(2.0 ** -max(-1000, min(exponent, 1000)))
+            last *= self._scales[-1]
             self._norms.append(float(np.linalg.norm(last)) or 1.0)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "k N r"]]]:
-        """Rows, and these rows of all A^t / |A^t|_F, transposed."""
+        """Rows, and these rows of all A^t / |A^t|_F, transposed; the next ones are written over them."""
+        found = np.empty((self.terms, self.size, min(self._step, self.size)))
         for start in range(0, self.size, self._step):
             rows = slice(start, min(start + self._step, self.size))
-            last = np.eye(self.size, rows.stop - start, -start)
-            found = np.empty((self.terms, *last.shape))
-            for t, (halved, norm) in enumerate(zip(self._halvings, self._norms, strict=True)):
-                last = np.ldexp(self._right @ last if t else last, -halved)
-                found[t] = last / norm
+            if rows.stop - start < found.shape[2]:
+                found = np.empty((self.terms, self.size, rows.stop - start))
+            for at in range(start, rows.stop, CACHED):
+                last = np.eye(self.size, min(CACHED, rows.stop - at), -at)
+                for t, (scale, norm) in enumerate(zip(self._scales, self._norms, strict=True)):
+                    last = self._right @ last if t else last
+                    last *= scale
+                    np.divide(last, norm, out=found[t, :, at - start : at - start + CACHED])
             yield rows, torch.from_numpy(found)

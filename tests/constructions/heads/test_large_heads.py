@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from constructions.checks import rows
+from constructions.checks import factors, rows
 from constructions.checks.operators import frobenius_error
 from constructions.checks.oracles.powers import UnitPowerRows
 from constructions.checks.rows import Rows, Target, frobenius_error_in_rows
@@ -161,7 +161,7 @@ def test_sparse_and_dense_matrices_are_multiplied_alike(monkeypatch):
     a = matrix("gnp:40:0.1")
     for sparse in (1, 10**6):
         monkeypatch.setattr(large, "SPARSE", sparse)
-        monkeypatch.setattr(rows, "SPARSE", sparse)
+        monkeypatch.setattr(factors, "SPARSE", sparse)
         made = LargePowers(a, 9).within("mha", 1e-3)
         assert frobenius_error_in_rows(made, Target(UnitPowerRows(a, 9))) <= 1e-3
 
