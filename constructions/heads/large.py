@@ -40,8 +40,8 @@ from constructions.filter_bank.product_fit import Products, fit_series, least_de
 from iha_theory.operators.weights import untouched_zeros, weight_blocks
 from iha_theory.rounding import ceil_sqrt, require_count, require_one_of
 
-BLOCK = 2**21
-"""Numbers of all powers that are made at once."""
+BLOCK = 2**22
+"""Numbers of all powers that are made at once; each time in the same memory, as to get new memory takes longer."""
 SPARSE = 32
 """A matrix with at most one entry in so many is multiplied as a sparse one."""
 
@@ -76,8 +76,7 @@ class LargePowers(UnitPowers):
         norm = self._spectral_norm()
         self._unit = left_product(a.mT.contiguous() / norm if norm else a)
         self._series = 2 * least_degree(terms, ceil_sqrt(terms)) + 1
-        both = (torch.cat(pair) for pair in zip(self._chebyshev(self._series), self._powers(), strict=True))
-        self._coordinates = _triangle(both)
+        self._coordinates = _triangle(own for _, own in self._blocks(self._series, terms))
         _, self.values, v = torch.linalg.svd(self._coordinates[:, self._series :], full_matrices=False)
         self._turn = v.mT
 
@@ -101,33 +100,31 @@ class LargePowers(UnitPowers):
         for t in range(self.terms):
             last = self._next(last) if t else last
             norm = float(last.norm())
-            last = last / norm if norm else last
+            last /= norm or 1.0
             yield norm
 
-    def _rows(self) -> Iterator[slice]:
+    def _blocks(self, series: int, powers: int) -> Iterator[tuple[slice, Float[Tensor, "n N r"]]]:
+        """Rows of the first T_i of A / |A|_2 (Chebyshev's) and then of the first T_t, transposed; the next ones are
+        written over them."""
         size = len(self.a)
-        step = max(1, BLOCK // (size * (self.terms + self._series)))
-        return (slice(i, min(i + step, size)) for i in range(0, size, step))
-
-    def _powers(self) -> Iterator[Float[Tensor, "k N r"]]:
-        """The rows of all T_t, transposed."""
-        for rows in self._rows():
-            last = _columns(len(self.a), rows)
-            found = []
-            for t, norm in enumerate(self._norms):
-                last = self._next(last) if t else last
-                last = last / norm if norm else last
-                found.append(last)
-            yield torch.stack(found)
-
-    def _chebyshev(self, count: int) -> Iterator[Float[Tensor, "n N r"]]:
-        """The rows of T_0, T_1, ... of A / |A|_2, transposed."""
-        for rows in self._rows():
-            one = _columns(len(self.a), rows)
-            found = [one, self._unit(one)]
-            while len(found) < count:
-                found.append(2 * self._unit(found[-1]) - found[-2])
-            yield torch.stack(found[:count])
+        step = min(size, max(1, BLOCK // (size * (series + powers))))
+        found = torch.empty(series + powers, size, step, dtype=torch.float64)
+        for start in range(0, size, step):
+            rows = slice(start, min(start + step, size))
+            if rows.stop - start < step:
+                found = torch.empty(series + powers, size, rows.stop - start, dtype=torch.float64)
+            one = _columns(size, rows)
+            last = one
+            for i in range(series):
+                last = one if i == 0 else self._unit(found[i - 1])
+                if i > 1:
+                    last = last.mul_(2).sub_(found[i - 2])
+                found[i] = last
+            for t, norm in enumerate(self._norms[:powers]):
+                last = self._next(last) if t else one
+                torch.div(last, norm or 1.0, out=found[series + t])
+                last = found[series + t]
+            yield rows, found
 
     def _spectral_norm(self) -> float:
         """|A|_2, nearly: any scale close to it serves."""
@@ -141,9 +138,9 @@ class LargePowers(UnitPowers):
         """The rows of the leading maps S_i, transposed; of maps beyond rounding, zeros."""
         kept = self.values[:count] > self.values[0] * torch.finfo(torch.float64).eps
         scale = torch.where(kept, 1 / self.values[:count].clamp_min(torch.finfo(torch.float64).tiny), 0.0)
-        turn = self._turn[:, :count] * scale
-        for rows, powers in zip(self._rows(), self._powers(), strict=True):
-            yield rows, torch.einsum("ti,tjr->ijr", turn, powers)
+        turn = (self._turn[:, :count] * scale).mT
+        for rows, powers in self._blocks(0, self.terms):
+            yield rows, (turn @ powers.flatten(1)).unflatten(1, powers.shape[1:])
 
     def _leading(self, count: int) -> Float[Tensor, "n k"]:
         return self.values[:count, None] * self._turn.mT[:count]
@@ -179,9 +176,10 @@ class LargePowers(UnitPowers):
         if own.error > tolerance:  # of no use: what else there is comes next, or more heads
             return Products(own.p[:, None], own.q[:, None], own.coefficients, own.error)
         outer, inner = self._empty(heads), self._empty(heads)
-        for rows, maps in zip(self._rows(), self._chebyshev(degree + 1), strict=True):
-            outer[:, rows] = torch.einsum("ai,ijr->arj", own.p, maps)
-            inner[:, rows] = torch.einsum("ai,ijr->arj", own.q, maps)
+        both = torch.cat((own.p, own.q))
+        for rows, maps in self._blocks(degree + 1, 0):
+            made = (both @ maps.flatten(1)).unflatten(1, maps.shape[1:]).mT
+            outer[:, rows], inner[:, rows] = made[:heads], made[heads:]
         return Products(outer, inner, own.coefficients, own.error)
 
     def _half_products(self, rank: int, heads: int) -> Products:
@@ -194,7 +192,7 @@ class LargePowers(UnitPowers):
     def _power_products(self, heads: int) -> Products:
         """The factors' and products' norms are known: T_{aH+b} is T_{aH} T_b times a number."""
         outer, inner = self._empty(heads), self._empty(heads)
-        for rows, powers in zip(self._rows(), self._powers(), strict=True):
+        for rows, powers in self._blocks(0, self.terms):
             outer[: -(-self.terms // heads), rows] = powers[::heads].mT
             inner[: min(heads, self.terms), rows] = powers[:heads].mT
         logs = np.cumsum([math.log(norm) if norm else -math.inf for norm in self._norms])
@@ -211,7 +209,7 @@ class LargePowers(UnitPowers):
         pairs = [(int(a), int(b)) for a, b in found.coefficients.abs().sum(2).nonzero()]
         coefficients = torch.stack([found.coefficients[a, b] for a, b in pairs])
         squares = norm = 0.0
-        for rows, powers in zip(self._rows(), self._powers(), strict=True):
+        for rows, powers in self._blocks(0, self.terms):
             products = torch.stack([found.outer[a, rows] @ found.inner[b] for a, b in pairs])
             squares += float((torch.einsum("pt,prj->tjr", coefficients, products) - powers).square().sum())
             norm += float(powers.square().sum())
