@@ -37,6 +37,12 @@ class Factor:
         return cls(csr_array((own[i, j], at), shape=tuple(matrix.shape)))
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n)."""
+        m, n = self.matrix.shape  # type: ignore[misc]
+        return int(m), int(n)
+
+    @property
     def dense(self) -> bool:
         """Whether its entries are not few."""
         return isinstance(self.matrix, Tensor)
@@ -46,7 +52,7 @@ class Factor:
         """Where the matrix is rows s, s + 1, ... of I: s. Else None."""
         if isinstance(self.matrix, Tensor):
             return None
-        rows, own = self.matrix.shape[0], self.matrix
+        rows, own = self.shape[0], self.matrix
         if own.nnz != rows or (own.data != 1).any() or (np.diff(own.indptr) != 1).any():
             return None
         start = int(own.indices[0])
@@ -55,18 +61,18 @@ class Factor:
     @property
     def identity(self) -> bool:
         """Whether it is I."""
-        return self.window == 0 and self.matrix.shape[0] == self.matrix.shape[1]
+        return self.window == 0 and self.shape[0] == self.shape[1]
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of shape and entries."""
-        total = hashlib.sha256(repr((self.dense, self.matrix.shape)).encode())
+        total = hashlib.sha256(repr((self.dense, self.shape)).encode())
         if isinstance(self.matrix, Tensor):
             for rows in self.matrix.split(64):
-                total.update(rows.contiguous().numpy())
+                total.update(rows.contiguous().numpy().data)
         else:
             for part in (self.matrix.indptr, self.matrix.indices, self.matrix.data):
-                total.update(np.ascontiguousarray(part))
+                total.update(np.ascontiguousarray(part).data)
         return total.digest()
 
     def part(self, rows: slice) -> "Factor":
@@ -80,7 +86,7 @@ def simplified(factors: list[Factor]) -> list[Factor]:
     for factor in factors[1:]:
         last, start = found[-1], found[-1].window
         if start is not None:
-            found[-1] = factor if last.identity else factor.part(slice(start, start + last.matrix.shape[0]))
+            found[-1] = factor if last.identity else factor.part(slice(start, start + last.shape[0]))
         elif not factor.identity:
             found.append(factor)
     return found
