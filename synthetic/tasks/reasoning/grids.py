@@ -82,23 +82,28 @@ def others(common: Mapping[str, Any]) -> Sweep:
     return Sweep("nine attentions that the preset cpu leaves out", grids, seeds=3)
 
 
-def rates(common: Mapping[str, Any], heads: Iterable[int] = (HEADS,)) -> Sweep:
-    """The preset "rates": MHA and IHA with P = 2 and 4, at a third and three times the rate of "cpu".
+def tuned(common: Mapping[str, Any], heads: Iterable[int] = (HEADS,)) -> Sweep:
+    """The preset "tuned": what the rate and the start do to MHA and to IHA with P = 2 and 4.
+
+    At a third and three times the rate of "cpu"; and at that rate, IHA that starts as exactly MHA (T11).
 
     Args:
         common: as in `equal_heads`.
         heads: of MHA.
     """
-    grids = (
+
+    def interleaved(own: Mapping[str, Any]) -> tuple[Grid, ...]:
+        return tuple(Grid(dict(own) | {"pseudo_heads": pseudo}, {"iha": (HEADS,)}) for pseudo in (2, 4))
+
+    grids = [
         grid
         for rate in TRIED
         for own in (dict(common) | {"lr": rate},)
-        for grid in (
-            Grid(own, {"mha": tuple(heads)}),
-            *(Grid(own | {"pseudo_heads": pseudo}, {"iha": (HEADS,)}) for pseudo in (2, 4)),
-        )
-    )
-    return Sweep(f"MHA and IHA at rates of {' and '.join(f'{rate:g}' for rate in TRIED)}", tuple(grids), seeds=3)
+        for grid in (Grid(own, {"mha": tuple(heads)}), *interleaved(own))
+    ]
+    tried = " and ".join(f"{rate:g}" for rate in TRIED)
+    summary = f"MHA and IHA at rates of {tried}, and IHA that starts as MHA"
+    return Sweep(summary, (*grids, *interleaved(dict(common) | {"init": "mha"})), seeds=3)
 
 
 def paper(common: Mapping[str, Any], rates: Iterable[float] = RATES) -> tuple[Grid, ...]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int64, Shaped
 from iha_theory import blueprint
 from iha_theory.options import option
 from synthetic.tasks.reasoning.base import NOTHING, Inputs, Labels, Ranged
-from synthetic.tasks.reasoning.grids import cpu, others, paper, rates, strassen
+from synthetic.tasks.reasoning.grids import cpu, others, paper, strassen, tuned
 from synthetic.tasks.task import Sweep
 
 TWO_HOPS = {"hops": 2, "smallest": 6, "largest": 10, "density": 0.325}
@@ -36,7 +36,7 @@ class Relations(Ranged):
             seeds=3,
             presets={
                 "others": others({}),
-                "rates": rates({}, heads=(4, 16)),
+                "tuned": tuned({}, heads=(4, 16)),
                 "paper": Sweep(
                     "App. D, two and three hops, for a GPU", (*paper(TWO_HOPS), *paper(THREE_HOPS)), seeds=1
                 ),

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int64, Shaped
 from iha_theory.options import option
 from synthetic.tasks.reasoning.base import AT_ONCE, DEFAULTS, NOTHING, Inputs, Labels, places
 from synthetic.tasks.reasoning.causal import Causal, schedules
-from synthetic.tasks.reasoning.grids import QUICK, equal_heads, others, paper, rates
+from synthetic.tasks.reasoning.grids import QUICK, equal_heads, others, paper, tuned
 from synthetic.tasks.task import Size, Sweep
 
 SHORT = {"layers": 2, "width": 48, "mlp": 192}
@@ -54,7 +54,7 @@ class Retrieval(Causal):
                     seeds=3,
                 ),
                 "others": others(SHORT | {"length": 16, "keys": 6}),
-                "rates": rates(SHORT | {"length": 32, "keys": 4}),
+                "tuned": tuned(SHORT | {"length": 32, "keys": 4}),
                 "paper": Sweep("32 keys in 512 tokens, the protocol of App. D, for a GPU", paper(LONG), seeds=1),
             },
         )

@@ -209,7 +209,7 @@ def test_the_defaults_train(call, tmp_path):
 def test_presets_on_the_command_line(call, refused, tmp_path):
     assert "it has no presets" in refused("sweep", "cpm3", "--out", tmp_path, "--preset", "paper")
     found = refused("sweep", "relations", "--out", tmp_path, "--preset", "best")
-    assert "accepted are cpu, others, paper, rates, strassen" in found
+    assert "accepted are cpu, others, tuned, paper, strassen" in found
     code, out, _ = call("sweep", "--help")
     assert code == 0
     assert "--preset strassen: " in out
