@@ -1,6 +1,6 @@
 """A bank of matrices as a run sees it, and the models around a layer: N tokens, d the content's width, k blocks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from iha_theory.attention import KINDS
 from iha_theory.attention.patterns import Pattern
 from iha_theory.bounds import heads as bounds
 from iha_theory.bounds.content import content_floor
+from iha_theory.operators import stacked
 from iha_theory.operators.numerical import EPS, position_only, realignment
 from synthetic.tasks.task import Measured, Problem, Samples, Setting, Split
 
@@ -85,6 +86,16 @@ class Bank(Problem):
         else:
             residual = model(X).flatten(1) - contents @ self.images.flatten(1)
         return residual.square().sum() / (self.norm * len(X))
+
+    def losses(
+        self, model: nn.Module, weights: Mapping[str, Tensor], X: Float[Tensor, "runs batch N d"]
+    ) -> Float[Tensor, " runs"] | None:
+        """Those of linear models whose operators `stacked` makes: the same products for one run and for many."""
+        if not self.linear or not isinstance(model, PositionOnly) or not stacked.saves(model.layer):
+            return None
+        own = {name.removeprefix("layer."): weight for name, weight in weights.items()}
+        residual = X.flatten(2) @ (stacked.images(model.layer, own) - self.images).flatten(2)
+        return residual.square().sum((1, 2)) / (self.norm * X.shape[1])
 
     def measure(self, model: nn.Module, run: Model, validation: Samples, test: Samples) -> Measured:
         """The exact operator's relative squared error in float64; the test set's, of a model not known as linear."""

@@ -183,6 +183,13 @@ class Problem:
         """loss(model, *samples): of a batch, a scalar tensor; the samples are tensors, as `draw` made them."""
         raise NotImplementedError
 
+    def losses(self, *args: Any, **kwargs: Any) -> Any:
+        """losses(model, weights, *samples): of each of many runs, (runs,); None if batching `loss` is the quickest way.
+
+        The weights of the model's parameters, by name, and the samples have a leading axis of runs.
+        """
+        return None
+
     def measure(self, model: "nn.Module", run: Callable[..., Any], validation: Samples, test: Samples) -> Measured:
         """What a trained model reached; `run` is the model on the run's device in its dtype, without gradients."""
         raise NotImplementedError

@@ -1,10 +1,10 @@
 """Runs that train together, as one batched program.
 
-Their parameters are stacked on a leading axis, so that one forward and backward pass (`torch.func.vmap`) and one fused
-AdamW step serve all. MHA runs of the banks may differ in their heads too: the smaller ones are padded with heads whose
-weights are 0. Such a head gets gradients of exactly 0, since each factor of its part of the output is 0 twice, and so
-stays 0. Nothing mixes runs: each has its own data, and a run among others is the same run alone up to rounding. A run
-that diverges, or stops early, leaves the program; the others go on.
+Their parameters are stacked on a leading axis, so that one forward and backward pass (`torch.func.vmap`, or the task's
+own batched losses) and one fused AdamW step serve all. MHA runs of the banks may differ in their heads too: the smaller
+ones are padded with heads whose weights are 0. Such a head gets gradients of exactly 0, since each factor of its part
+of the output is 0 twice, and so stays 0. Nothing mixes runs: each has its own data, and a run among others is the same
+run alone up to rounding. A run that diverges, or stops early, leaves the program; the others go on.
 """
 
 import contextlib
@@ -115,6 +115,8 @@ class Program:
 
         amp = torch.autocast(self.device.type, torch.bfloat16) if self.config.amp else contextlib.nullcontext()
         with amp:
+            if (found := self.problem.losses(self.model, stack, *samples)) is not None:
+                return found
             if len(samples[0]) == 1:  # the same without vmap's overhead
                 return loss({name: p[0] for name, p in stack.items()}, [array[0] for array in samples])[None]
             with sdpa_kernel(SDPBackend.MATH) if self.device.type == "cpu" else contextlib.nullcontext():

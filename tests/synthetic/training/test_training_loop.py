@@ -55,6 +55,19 @@ def test_a_run_among_others_is_the_run_alone(options):
     assert len({run.losses[-1] for run in together}) == 3
 
 
+@pytest.mark.parametrize("attention", ["mha", "iha"])
+@pytest.mark.parametrize("width", [1, 2])
+def test_losses_of_linear_runs_are_those_of_their_models(attention, width):
+    own = Program([config(attention=attention, width=width, dtype="float64", seed=seed) for seed in range(3)])
+    samples = [torch.from_numpy(data_.validation[0]) for data_ in own.data]
+    found = own.problem.losses(own.model, own.stack, torch.stack(samples))
+    for row, X in enumerate(samples):
+        own.model.load_state_dict({name: p.detach()[row] for name, p in own.stack.items()}, strict=False)
+        assert found[row].item() == pytest.approx(own.problem.loss(own.model, X).item(), rel=1e-12)
+    other = Program([config(attention=attention, mode="content")])
+    assert other.problem.losses(other.model, other.stack, samples[0][None]) is None
+
+
 @pytest.mark.parametrize(
     "options", [{"width": 2}, {"task": "workspace"}, {"mode": "content", "width": 2}, {"task": "parity"}]
 )
