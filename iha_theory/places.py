@@ -15,6 +15,8 @@ from pathlib import Path
 
 PARTIAL = ".partial"
 """Behind the name of a file that is still being written."""
+PARTIAL_NAME = r"\.[0-9a-f]{8}\.partial"
+"""What `replace` puts behind a name, as a pattern."""
 LOCK = ".writer"
 """The file in a folder that its writer holds locked; the kernel lets go of it when the process ends, however."""
 

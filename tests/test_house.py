@@ -33,6 +33,24 @@ def test_nothing_heavy_is_imported_before_it_is_needed(code):
         assert f"'{heavy}'" not in printed.stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "polynomial", "--certify"),
+        ("train", "polynomial", "--attention", "gqa", "--certify", "--out", "x"),
+        ("sweep", "no-such-sweep", "--out", "x"),
+        ("costs", "--tokens", "0"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_refused_at_once_imports_no_torch(words, tmp_path):
+    code = LIGHT.format(f"from iha_theory.cli.main import main; print(main({words!r}))")
+    own = {"capture_output": True, "text": True, "check": True, "cwd": tmp_path}
+    refused, modules = subprocess.run([sys.executable, "-c", code], **own).stdout.splitlines()
+    assert refused == "2"
+    assert "'torch'" not in modules
+
+
 def test_the_list_of_commands_is_that_of_the_entry_points():
     declared = PROJECT["project"]["entry-points"][GROUP]
     assert list(declared) == list(COMMANDS)

@@ -99,15 +99,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _claims_of(folder: Path) -> tuple[list[Path], dict[str, str]]:
     """The claims about the runs of a folder, those that are missing made now; and why others have none."""
     from synthetic.training import records
-    from synthetic.training.certified import claim
+    from synthetic.training.certified import accepted, claim
     from synthetic.training.config import TrainConfig
 
     found = records.read(folder)
     left_out, wanted = {}, []
     for record in found:
-        if claim.unfinished(record):
+        if accepted.unfinished(record):
             left_out[record["id"]] = f"the run {record['outcome']}"
-        elif reason := claim.refusal(TrainConfig.from_json(record["config"])):
+        elif reason := accepted.refusal(TrainConfig.from_json(record["config"])):
             left_out[record["id"]] = reason
         else:
             wanted.append(record)

@@ -28,15 +28,22 @@ the table:
   FLOPs are the multiplications and additions in products of matrices, of one sequence; masks save none.
   N tokens, d width of the content, k terms, H heads, P pseudo-heads, maps H P^2: tokens by tokens.
   cache: numbers of a token that layers of this shape keep in generation, and, if others, with pseudo-heads kept;
-  the formula is compared with a cache that took up tokens.
+  the formula is compared with a cache that took up tokens. Last: whether formulas and counts are equal.
 
 a capacity's price, with --heads H:
-  The least P, and the collapse, with which H heads of IHA have rank R (or R rows of softmax), beside MHA and
-  grouped-query attention with H heads, and MHAs with heads as wide that have as many rows as that IHA, rank R, or
-  as many maps; "narrow": rank R of heads of D / R. Rank: how many maps content can be mixed by; rows: bits of
-  parity (iha-theory capacity --help). FLOPs: of one token in generation that sees N. Cache: numbers kept of a
-  token. IHA may keep base heads and mix their maps, or form pseudo-heads anew, or keep pseudo-heads. FLOPs / byte:
-  of attention for each byte of a float32 cache that is read.
+  The least P, and the collapse, with which H heads of IHA have rank R (or R rows of softmax: --of), beside MHA and
+  grouped-query attention (gqa) with H heads. IHA may keep base heads and mix their maps ("mixed maps"), form
+  pseudo-heads anew, or keep them. MHAs with more heads, as wide: "equal rows", "equal rank", "equal maps" as that IHA,
+  or as R asks; "narrow": R heads in the same width.
+  H, P, collapse  heads, pseudo-heads, and how IHA reads these out; d: width of a head
+  rank            how many linear maps of tokens content can be mixed by (iha-theory capacity --help)
+  rows            rows of softmax that a token has over all heads and pseudo-heads: as many bits of parity
+  maps            of N x N: H, of IHA H P^2
+  parameters      of the layer
+  FLOPs           of one token in generation that sees N
+  cache           numbers kept of a token; "/ rank", "/ row": for each unit of rank, for each row
+  FLOPs / byte    of attention for each byte of a float32 cache that is read
+  counted         whether a built layer has these parameters, FLOPs and cache
 
 crossovers:
   Sizes from 1 to 10^6 are all compared, exactly. "Never" is a proof for all sizes where it says so. k may
@@ -81,12 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
     for name, value in price.items():
         if value is not None:
             raise ValueError(f"--{name.replace('_', '-')} goes with --heads: give the number of heads")
-    import sympy
-
-    from constructions.cpm3.build import require_buildable
-    from constructions.heads.costs import layer_costs
-    from iha_theory.costs.formulas import LAYERS, symbolic
-
     tasks: list[str] = list(dict.fromkeys(arguments.task or TASKS))
     for name in ("tokens", "width", "terms"):
         values = getattr(arguments, name)
@@ -95,6 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"--{name} takes integers of at least 1, got {least}")
         if values is not None and name != "tokens" and "bank" not in tasks:
             raise ValueError(f"--{name} is for the bank: leave it out, or add bank to --task")
+    import sympy
+
+    from constructions.cpm3.build import require_buildable
+    from constructions.heads.costs import layer_costs
+    from iha_theory.costs.formulas import LAYERS, symbolic
+
     width = 1 if arguments.width is None else arguments.width
     terms = list(dict.fromkeys(arguments.terms or BANK_TERMS))
     bank_tokens = list(dict.fromkeys(arguments.tokens or BANK_TOKENS))
@@ -158,22 +165,30 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _price(arguments: argparse.Namespace) -> int:
     """The table of a capacity's price."""
-    from constructions.heads.prices import priced
-    from iha_theory.rounding import require_count
-
     for name in ("task", "width", "terms"):
         if getattr(arguments, name) is not None:
             raise ValueError(f"--{name} is for the constructions' costs: leave it out with --heads")
     tokens = arguments.tokens or [PRICE_TOKENS]
     if len(tokens) > 1 or tokens[0] < 1:
         raise ValueError(f"--tokens takes one integer of at least 1 with --heads, got {' '.join(map(str, tokens))}")
-    heads = require_count("--heads", arguments.heads)
-    capacity = require_count("--capacity", heads**2 if arguments.capacity is None else arguments.capacity)
-    width = require_count("--embed-dim", 64 * heads if arguments.embed_dim is None else arguments.embed_dim)
+    for name in ("heads", "capacity", "embed_dim"):
+        if (value := getattr(arguments, name)) is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be an integer of at least 1, got {value}")
+    from constructions.heads.prices import priced
+
+    heads, of = arguments.heads, arguments.of or "rank"
+    capacity = heads**2 if arguments.capacity is None else arguments.capacity
+    width = 64 * heads if arguments.embed_dim is None else arguments.embed_dim
     output.prepare_json(arguments.json)
-    rows, table = priced(heads, capacity, arguments.of or "rank", width, tokens[0])
+    rows, table = priced(heads, capacity, of, width, tokens[0])
     out = output.console(arguments.json)
     out.print(table)
+    if capacity <= heads:
+        out.print(f'No line "narrow": mha has {of} {capacity} with its {heads} heads.', soft_wrap=True)
+    elif width % capacity:
+        out.print(
+            f'No line "narrow": its {capacity} heads do not divide the width {width} (--embed-dim).', soft_wrap=True
+        )
     wrong = sum(not row["agrees"] for row in rows)
     out.print(
         f"{wrong} of {len(rows)} layers DIFFER from their formulas"

@@ -129,7 +129,7 @@ def _measure(folder: Path, record: dict[str, Any]) -> dict[str, Any]:
     config = TrainConfig.from_json(record["config"], device="cpu")
     config.require_room()
     problem = config.build()
-    trained, start = model.load_model(folder, record["id"]), model.build(config, problem)
+    trained, start = model.load_model(folder, record), model.build(config, problem)
     loaded = data.load(problem, config)
     model.initialise(start, config, problem, loaded.initial)
     both = {"learned": trained, "start": start}

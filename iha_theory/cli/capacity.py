@@ -94,11 +94,11 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures the table, or one layer."""
+    if arguments.heads and min(arguments.heads) < 1:
+        raise ValueError(f"--heads takes integers of at least 1, got {min(arguments.heads)}")
     from iha_theory import capacity
 
     heads = list(dict.fromkeys(arguments.heads or capacity.HEADS))
-    if min(heads) < 1:
-        raise ValueError(f"--heads takes integers of at least 1, got {min(heads)}")
     sizes = {name: n for name in ("width", "value_dim") if (n := getattr(arguments, name)) is not None}
     for name, n in sizes.items():
         option = f"--{name.replace('_', '-')}"

@@ -31,7 +31,8 @@ class AttentionSizes:
 
     value_width: of the values' input; None: as the queries'. out_width: after the output projection; None: without one.
     collapse: IHA's, "global" (H x HP, Definition 3) or "per_head" (H x P, Algorithm 1).
-    window: W of a causal layer, 1 to N, whose pairs outside it are not formed; None: every pair is.
+    window: W of a causal layer, 1 to N, whose pairs outside it are not formed; None: every pair is, causal or not. So
+        W = N, which is the same function as a causal layer without, counts N (N + 1) / 2 of its N^2 pairs.
     """
 
     tokens: Number

@@ -20,6 +20,9 @@ def hybrid(
     4 P^2 (N W - W (W - 1) / 2) / N^2 + 1 = 3 - 1 / (2 P^2) + 1 / N pairs: 3/5 of MHA's five up to edge effects
     (ledger P-schedule).
 
+    A global layer counts all N^2 pairs, those that causality forbids too; a window counts those that it allows. So one
+    of N or more tokens, which sees what a global layer does, counts half as many, (N + 1) / (2 N).
+
     Args:
         tokens: N.
         width: of the model.

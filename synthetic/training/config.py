@@ -89,8 +89,7 @@ class TrainConfig(Options):
     @property
     def identity(self) -> str:
         """The run's name: sixteen hexadecimal digits for all the options, where a file counts by what it holds."""
-        options = self.to_json() | dict(self.problem.content())
-        return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:16]
+        return identity(self.to_json(), self.problem.content())
 
     def bytes(self) -> int:
         """The memory that the run takes, from below."""
@@ -193,6 +192,11 @@ class TrainConfig(Options):
         foreign = {name for part in (*TASKS.values(), *KINDS.values()) for name in part.names()} - accepted
         options = {n: v for n, v in content.items() if n != "task" and n not in foreign}
         return cls._for_task(task, options | changed, find(task).inert)
+
+
+def identity(options: Mapping[str, Any], content: Mapping[str, str]) -> str:
+    """A run's name, from its options as records have them and the hashes of the files that these name."""
+    return hashlib.sha256(json.dumps({**options, **content}, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def layer_kind(attention: Any) -> type[LayerOptions] | type[OwnLayer]:

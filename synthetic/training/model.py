@@ -1,8 +1,9 @@
 """The model of a run, its initial weights, and its trained ones from a folder of records."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -31,19 +32,24 @@ def build(config: TrainConfig, problem: Problem) -> nn.Module:
     return problem.model(config.layer.make).to(torch.device(config.device), getattr(torch, config.dtype))
 
 
-def load_model(folder: Path, identity: str) -> nn.Module:
-    """The trained model of a record, on the CPU.
+def load_model(folder: Path, run: str | Mapping[str, Any]) -> nn.Module:
+    """The trained model of a run, on the CPU.
+
+    Args:
+        folder: of records and weights.
+        run: its id, or its record, so that the folder's records are not read again.
 
     Raises:
-        ValueError: no such weights, or weights that do not belong to this kind of model; a graph's file that no longer
-            holds what the run was trained on.
+        ValueError: no such record or weights, or weights that do not belong to this kind of model; a graph's file that
+            no longer holds what the run was trained on.
     """
-    file = folder / "weights" / f"{identity}.safetensors"
+    name = run if isinstance(run, str) else run["id"]
+    file = folder / "weights" / f"{name}.safetensors"
     if not file.exists():
         raise ValueError(f"no weights {file}")
-    record = next((r for r in records.read(folder) if r["id"] == identity), None)
+    record = next((r for r in records.read(folder) if r["id"] == name), None) if isinstance(run, str) else run
     if record is None:
-        raise ValueError(f"no record {identity} in {folder}")
+        raise ValueError(f"no record {name} in {folder}")
     config = TrainConfig.from_json(record["config"], device="cpu")
     if stale := report.stale(record):
         raise ValueError(stale)

@@ -45,7 +45,8 @@ def _default(part: type[Options], own: Any, task: Any) -> Any:
 
 def _add(group: Any, own: Any, default: Any) -> None:
     flag = f"--{own.name.replace('_', '-')}"
-    shown = own.help if default in (None, ()) else f"{own.help} (default: {default})"
+    said = own.help.partition(" (default: ")[0]  # what None stands for; a task may have another default
+    shown = own.help if default in (None, ()) else f"{said} (default: {default})"
     options: dict[str, Any] = {"action": _Collect, "help": shown, "dest": own.name, "default": argparse.SUPPRESS}
     if own.kind is bool:
         group.add_argument(flag, nargs=0, const=True, **options)

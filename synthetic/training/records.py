@@ -8,7 +8,6 @@ those in `pending.jsonl` are added by the next writer. To read records imports n
 
 import contextlib
 import copy
-import hashlib
 import json
 import math
 import os
@@ -21,15 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from iha_theory import __version__
 from iha_theory.attention import KINDS
-from iha_theory.places import PARTIAL, only_writer, replace, try_file, try_folder
+from iha_theory.places import PARTIAL_NAME, only_writer, replace, try_file, try_folder
 from synthetic.tasks import TASKS
-from synthetic.training.config import TrainConfig
+from synthetic.training.config import TrainConfig, identity
 
 if TYPE_CHECKING:
     from synthetic.training.program import Run
 
 FILE = "runs.jsonl"
 PENDING = "pending.jsonl"
+PLACES = ("certified", "checkpoints", "curves", "weights")
+LEFT = re.compile(rf"([0-9a-f]{{16}}(-1)?\.\w+|(runs|pending)\.jsonl){PARTIAL_NAME}")  # of killed writers
 SCHEMA = "iha-theory/run/1"
 OUTCOMES = ("finished", "diverged", "stopped", "failed")
 SHARED = ("task", "attention", "heads", "seed", "device")
@@ -126,8 +127,8 @@ def result(run: "Run", together: int) -> Result:
 def failure(config: TrainConfig, reason: str) -> Result:
     """The result of a run that could not be made or broke down."""
     nothing: dict[str, Any] = dict.fromkeys(("error", "floor", "accuracy", "baseline_accuracy", "data_hash"))
-    own = _from_config(config)
-    record = RunRecord(**own, **nothing, outcome="failed", reason=reason, steps=0, wall_s=0.0, together=1)
+    nothing |= {"outcome": "failed", "reason": reason, "steps": 0, "wall_s": 0.0, "together": 1}
+    record = RunRecord(**_from_config(config), **nothing)
     return Result(record, [], [], None)
 
 
@@ -138,9 +139,8 @@ def _from_config(config: TrainConfig) -> dict[str, Any]:
     own = {name: getattr(config, name) for name in SHARED}
     versions = {"iha_theory": __version__, "torch": torch.__version__, "numpy": np.__version__}
     versions["python"] = platform.python_version()
-    where = {"schema": SCHEMA, "id": config.identity, "pseudo_heads": config.pseudo}
-    held = {"config": config.to_json(), "content": dict(config.problem.content())}
-    return own | where | held | {"versions": versions}
+    where = {"schema": SCHEMA, "id": config.identity, "pseudo_heads": config.pseudo, "versions": versions}
+    return own | where | {"config": config.to_json(), "content": dict(config.problem.content())}
 
 
 @contextlib.contextmanager
@@ -152,11 +152,12 @@ def writing(folder: Path) -> Iterator[None]:
         ValueError: as `read`.
     """
     with only_writer(folder):
-        for place in ("checkpoints", "curves", "weights"):
+        for place in PLACES:
             try_folder(folder / place)
         try_file(folder / FILE)
-        for file in (*folder.glob(f"*{PARTIAL}"), *folder.glob(f"*/*{PARTIAL}")):
-            file.unlink()
+        for file in [file for place in (".", *PLACES) for file in (folder / place).glob("*")]:
+            if LEFT.fullmatch(file.name):
+                file.unlink()
         read(folder)
         _add_pending(folder)
         yield
@@ -252,8 +253,7 @@ def _check(record: dict[str, Any]) -> None:
     for name in SHARED:  # before anything is loaded for the config
         if record["config"].get(name) != record[name]:
             raise ValueError(f"{name} {record[name]!r}, and in its config {record['config'].get(name)!r}")
-    options = json.dumps(record["config"] | record["content"], sort_keys=True).encode()
-    named = hashlib.sha256(options).hexdigest()[:16]
+    named = identity(record["config"], record["content"])
     if not re.fullmatch("[0-9a-f]{16}", record["id"]) or (record["id"] != named and not older):
         raise ValueError(f"id {record['id']!r}, and its config's is {named}")
     if record["task"] in TASKS:  # to know the options of the user's own, one has to run their code

@@ -27,7 +27,7 @@ class LayerOptions(Options):
     """Whether the layer spares the work outside a window: layers that write all weights out do not."""
 
     heads: int = option(3, "heads H", 1)
-    head_dim: int | None = option(None, "width of queries and keys (default: N; 0: input width / heads)", 0)
+    head_dim: int | None = option(None, "width of queries and keys, 0: input width / heads (default: N)", 0)
     circulant: bool = option(
         False, "initial query and key projections are circulant on positions, and so alike for all of them"
     )

@@ -26,32 +26,12 @@ from iha_theory.places import replace
 from synthetic.tasks.task import ExactTarget
 from synthetic.training import model
 from synthetic.training.certified import softmax
+from synthetic.training.certified.accepted import refusal, unfinished
 from synthetic.training.certified.spectrum import outward, quotient, shares, square, written
 from synthetic.training.config import TrainConfig
 
 SCHEMA = "iha-theory/certified-run/1"
 FOLDER = "certified"
-LAYERS = ("mha", "iha")
-"""Those whose operator is read exactly."""
-
-
-def refusal(config: TrainConfig) -> str | None:
-    """Why no run with these options can be certified; None if it can."""
-    if config.attention not in LAYERS:
-        return f"attention {config.attention} has no exact operator here: accepted are {', '.join(LAYERS)}"
-    if getattr(config.layer, "kv_heads", None) not in (None, config.heads):
-        return "iha with fewer base keys and values has no exact operator here: accepted is it without kv_heads"
-    try:
-        config.problem.exact()
-    except (ValueError, OSError) as error:
-        return str(error)
-    return None
-
-
-def unfinished(record: Mapping[str, Any]) -> str | None:
-    """Why a record is not one of a run that ended with weights; None if it is, also if these are below the floor."""
-    ended = record["error"] is not None and record["outcome"] != "diverged"
-    return None if ended else f"run {record['id']} {record['outcome']}: accepted are runs that finished or stopped"
 
 
 def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +50,7 @@ def certify(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     config = TrainConfig.from_json(record["config"])
     if reason := refusal(config):
         raise ValueError(reason)
-    layer = model.load_model(folder, record["id"]).get_submodule("layer")
+    layer = model.load_model(folder, record).get_submodule("layer")
     file = weights_file(folder, record["id"])
     target, capacity = config.problem.exact(), config.capacity
     assert capacity is not None

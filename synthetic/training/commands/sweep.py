@@ -70,14 +70,17 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Trains what is not there yet and prints all."""
-    from synthetic.training import sweep
-    from synthetic.training.program import find_device
-
     for name in ("seeds", "jobs"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} takes an integer of at least 1, got {value}")
+    known = [name for kind in TASKS.values() for name in kind.sweeps]
+    if arguments.name not in known:  # before torch is imported
+        raise ValueError(f"unknown sweep {arguments.name!r}: accepted are {', '.join(known)}")
     options = read_config(arguments.config) | arguments.train_options
+    from synthetic.training import sweep
+    from synthetic.training.program import find_device
+
     seeds = None if arguments.seeds is None else range(arguments.seeds)
     runs = sweep.configs(arguments.name, options, arguments.heads, seeds, arguments.preset)
     if not runs:

@@ -12,6 +12,7 @@ from iha_theory.cli import output
 from iha_theory.options import users_code
 from synthetic.tasks import TASKS
 from synthetic.training import report
+from synthetic.training.certified import accepted
 from synthetic.training.config import TrainConfig
 from synthetic.training.options import add_run, read_config
 
@@ -19,8 +20,11 @@ CHECKERS = "iha_theory.checkers"
 """Entry points of what checks claims: a function of the file, with its answer why it does not hold, or None."""
 
 EPILOG = """\
-The error is the relative squared error of the trained layer's exact operator (parity, esp: the share of all inputs
-with a wrong sign), and the floor the least that theory allows to so many heads. With --out the record is added to
+What is printed of polynomial, unstructured and workspace: the error, the relative squared error of the trained layer's
+exact operator (with --mode content an estimate from samples), and the floor, the least that theory allows to so many
+heads. Of parity and esp: the share of all inputs with a wrong sign, and its floor where one is known. Of the others:
+the accuracy, the share of right labels on the test set; baseline accuracy, that of always guessing the commonest label;
+"by X alone", of the best guess from the feature X; the accuracy on parts of the test set. With --out the record goes to
 DIR/runs.jsonl, with curves and weights beside it. A run is the same, to the bit on one machine, whether it goes through
 or is stopped with --stop-at and continued with --resume.
 
@@ -72,23 +76,20 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Trains and prints what came out."""
-    from synthetic.training import records
-
+    if arguments.certify and arguments.out is None:
+        raise ValueError("--certify needs --out DIR, where the weights are")
     config = TrainConfig.for_task(arguments.task, read_config(arguments.config) | arguments.train_options)
     if (arguments.stop_at is not None or arguments.resume) and arguments.out is None:
         raise ValueError("--stop-at and --resume need --out DIR, where the checkpoint is")
     if arguments.stop_at is not None and arguments.stop_at < 1:
         raise ValueError(f"--stop-at takes a step of at least 1, got {arguments.stop_at}")
-    if arguments.certify:
-        from synthetic.training.certified import claim
-
-        if arguments.out is None:
-            raise ValueError("--certify needs --out DIR, where the weights are")
-        if reason := claim.refusal(config):
-            raise ValueError(f"--certify: {reason}")
+    if arguments.certify and (reason := accepted.refusal(config)):
+        raise ValueError(f"--certify: {reason}")
     output.prepare_json(arguments.json)
     if arguments.out is None:
         return _train(arguments, config)
+    from synthetic.training import records
+
     with records.writing(arguments.out):
         return _train(arguments, config)
 
@@ -139,7 +140,7 @@ def _certified(folder: Path, record: dict[str, Any]) -> tuple[dict[str, Any], st
     """Writes the claim about a run and has it checked: the JSON's fields, what is said, and whether it holds."""
     from synthetic.training.certified import claim
 
-    if reason := claim.unfinished(record):
+    if reason := accepted.unfinished(record):
         return {}, f"not certified: {reason}", True
     try:
         made = claim.certify(folder, record)

@@ -57,6 +57,18 @@ def test_a_wrong_formula_fails_the_command(call, monkeypatch):
     assert "4 of 4 rows DIFFER" in out.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [((2, 4, 8), None), ((2, 3, 8), "its 3 heads do not divide the width 8"), ((2, 2, 8), "mha has rank 2 with its 2")],
+)
+def test_a_line_that_is_left_out_is_named(call, sizes, says):
+    heads, capacity, width = sizes
+    code, out, _ = call("costs", "--heads", heads, "--capacity", capacity, "--embed-dim", width, "--tokens", 3)
+    assert code == 0
+    assert (", narrow" in out, 'No line "narrow"' in out) == (says is None, says is not None)
+    assert says is None or says in out
+
+
 def test_the_price_of_a_capacity(call, tmp_path, monkeypatch):
     file = tmp_path / "p.json"
     arguments = ("costs", "--heads", "3", "--capacity", "5", "--embed-dim", "24", "--tokens", "7", "--json", str(file))

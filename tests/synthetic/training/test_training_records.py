@@ -195,10 +195,19 @@ def test_what_a_killed_writer_left_is_done_by_the_next(tmp_path):
     first, second = (tmp_path / "runs.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "runs.jsonl").write_text(first + second[:99])
     (tmp_path / "pending.jsonl").write_text(first + second)
-    (tmp_path / "weights" / "x.safetensors.partial").touch()
+    own, of_others = "0123456789abcdef", ("notes.partial", "x.csv.partial", "data.csv.01234567.partial")
+    ended = ("weights/{}.safetensors", "curves/{}.csv", "checkpoints/{}-1.safetensors", "certified/{}.json")
+    left = ["runs.jsonl", "pending.jsonl", *(name.format(own) for name in ended)]
+    for name in ("certified", "checkpoints", "theirs"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    for name in (*(f"{name}.01234567.partial" for name in left), *of_others):
+        (tmp_path / name).touch()
+    (tmp_path / "theirs" / f"{own}.csv.01234567.partial").touch()
     assert sweep.sweep(runs, tmp_path) == found
     assert (tmp_path / "runs.jsonl").read_text() == first + second
-    assert not list(tmp_path.rglob("*.partial")) + list(tmp_path.glob("pending*"))
+    kept = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.partial")}
+    assert kept == {*of_others, f"theirs/{own}.csv.01234567.partial"}
+    assert not (tmp_path / "pending.jsonl").exists()
 
 
 def test_a_program_that_costs_its_processes_is_named_and_tried_again(call, monkeypatch, tmp_path):  # case 35

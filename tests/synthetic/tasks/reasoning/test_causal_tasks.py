@@ -179,6 +179,15 @@ def test_flops_in_records_are_those_of_the_formula(pseudo, window):
         assert found not in (formula(2), formula(4), formula(3, every=0), formula(3, every=1))
 
 
+def test_a_window_of_all_tokens_counts_half_of_what_a_global_layer_does():
+    """The same function: N (N + 1) / 2 pairs are allowed, and a global layer counts N^2."""
+    for window in (24, 30):
+        run = config(layers=1, window=window, global_every=0)
+        wide, full = (hybrid(24, 8, 2, 1, window=w, global_every=0) for w in (window, None))
+        assert run.build()._flops(made(run)) - frame_flops(run) == sum(layer.flops for layer in wide)
+        assert sum(layer.map_flops for layer in wide) * 2 * 24 == sum(layer.map_flops for layer in full) * 25
+
+
 @pytest.mark.parametrize("attention", SKIPPING)
 def test_a_window_spares_every_layer_the_pairs_outside_it(attention):
     """What one pair costs: half of the second difference of the FLOPs of models without a window, of three lengths."""
