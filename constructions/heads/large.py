@@ -13,7 +13,8 @@ them, and nothing of size k N^2 is kept but the weights.
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -109,22 +110,33 @@ class LargePowers(UnitPowers):
         size = len(self.a)
         step = min(size, max(1, BLOCK // (size * (series + powers))))
         found = torch.empty(series + powers, size, step, dtype=torch.float64)
-        for start in range(0, size, step):
-            rows = slice(start, min(start + step, size))
-            if rows.stop - start < step:
-                found = torch.empty(series + powers, size, rows.stop - start, dtype=torch.float64)
-            one = _columns(size, rows)
-            last = one
-            for i in range(series):
-                last = one if i == 0 else self._unit(found[i - 1])
-                if i > 1:
-                    last = last.mul_(2).sub_(found[i - 2])
-                found[i] = last
-            for t, norm in enumerate(self._norms[:powers]):
-                last = self._next(last) if t else one
-                torch.div(last, norm or 1.0, out=found[series + t])
-                last = found[series + t]
-            yield rows, found
+        threads = torch.get_num_threads()
+        with ThreadPoolExecutor(threads) as pool:
+            for start in range(0, size, step):
+                rows = slice(start, min(start + step, size))
+                if rows.stop - start < step:
+                    found = torch.empty(series + powers, size, rows.stop - start, dtype=torch.float64)
+                parts = found.tensor_split(threads, 2)
+                starts = [start + sum(own.shape[2] for own in parts[:i]) for i in range(threads)]
+                list(pool.map(partial(self._fill, series), starts, parts))
+                yield rows, found
+
+    def _fill(self, series: int, start: int, found: Float[Tensor, "n N r"]) -> None:
+        """Writes the rows from `start` on, of so many T_i first."""
+        if not found.shape[2]:
+            return
+        one = _columns(len(self.a), slice(start, start + found.shape[2]))
+        before = last = one
+        for i in range(series):
+            if i == 1:
+                before, last = last, self._unit(last)
+            elif i:
+                before, last = last, self._unit(last).mul_(2).sub_(before)
+            found[i] = last
+        last = one
+        for t, norm in enumerate(self._norms[: len(found) - series]):
+            last = self._next(last).div_(norm or 1.0) if t else last / (norm or 1.0)
+            found[series + t] = last
 
     def _spectral_norm(self) -> float:
         """|A|_2, nearly: any scale close to it serves."""

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import torch
@@ -62,14 +64,19 @@ class UnitPowerRows:
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "k N r"]]]:
         """Rows, and these rows of all A^t / |A^t|_F, transposed; the next ones are written over them."""
         found = np.empty((self.terms, self.size, min(self._step, self.size)))
-        for start in range(0, self.size, self._step):
-            rows = slice(start, min(start + self._step, self.size))
-            if rows.stop - start < found.shape[2]:
-                found = np.empty((self.terms, self.size, rows.stop - start))
-            for at in range(start, rows.stop, CACHED):
-                last = np.eye(self.size, min(CACHED, rows.stop - at), -at)
-                for t, (scale, norm) in enumerate(zip(self._scales, self._norms, strict=True)):
-                    last = self._right @ last if t else last
-                    last *= scale
-                    np.divide(last, norm, out=found[t, :, at - start : at - start + CACHED])
-            yield rows, torch.from_numpy(found)
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            for start in range(0, self.size, self._step):
+                rows = slice(start, min(start + self._step, self.size))
+                if rows.stop - start < found.shape[2]:
+                    found = np.empty((self.terms, self.size, rows.stop - start))
+                parts = range(0, rows.stop - start, CACHED)
+                list(pool.map(partial(self._fill, start), parts, [found[:, :, at : at + CACHED] for at in parts]))
+                yield rows, torch.from_numpy(found)
+
+    def _fill(self, start: int, at: int, found: Float[np.ndarray, "k N r"]) -> None:
+        """Writes the rows from start + at on."""
+        last = np.eye(self.size, found.shape[2], -start - at)
+        for t, (scale, norm) in enumerate(zip(self._scales, self._norms, strict=True)):
+            last = self._right @ last if t else last
+            last *= scale
+            np.divide(last, norm, out=found[t])
