@@ -20,7 +20,8 @@ layers:
 columns:
   lower       heads that any weights need, for the attention named below the table (docs/bounds.md). At tolerance 0
               exact, with a certificate that was verified; above, numerical: from singular values in float64
-  achieved    heads of weights that were loaded into a layer of this package, whose operator was then measured
+  achieved    heads of weights that were loaded into a layer of this package, whose operator was then measured;
+              above tolerance 0 once for all tolerances that it meets with no more heads than "lower"
   maps        attention maps of N x N: the attention cost in units of N^2
   parameters  counted, for content of width D
   error       at tolerance 0 the largest of an entry, in exact arithmetic; for large graphs, and weights that float64

@@ -107,11 +107,12 @@ def tasks_of(wanted: Wanted) -> tuple[list[Task], list[dict[str, Any]]]:
         settings.append(_setting("tolerances above 0 (numerical)", "A^t scaled to norm 1", kinds[1], FIXED))
         powers = unit_powers(normalise(graph, kinds[1]), wanted.terms, wanted.width)
     tasks: list[Task] = []
+    measured: list[HeadCount] = []
     for e in wanted.tolerances:
         if e == 0 or powers is None:
             tasks.append(ExactTask(normalise(graph, kinds[0]), wanted.terms, wanted.width))
         else:
-            tasks.append(ApproximateTask(powers, e))
+            tasks.append(ApproximateTask(powers, e, measured))
     return tasks, settings
 
 

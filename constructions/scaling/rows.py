@@ -80,7 +80,8 @@ def exact_heads(nodes: int) -> Outcome:
 def heads(nodes: int) -> Outcome:
     """All layers at all `TOLERANCES`, numerically."""
     powers = unit_powers(normalise(sparse_graph(nodes), "symmetric"), TERMS)
-    tasks = [ApproximateTask(powers, e) for e in TOLERANCES]
+    measured: list[HeadCount] = []
+    tasks = [ApproximateTask(powers, e, measured) for e in TOLERANCES]
     return _said([task.count(layer) for task in tasks for layer in task.layers])
 
 
