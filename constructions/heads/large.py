@@ -46,6 +46,9 @@ BLOCK = 2**22
 SPARSE = 32
 """A matrix with at most one entry in so many is multiplied as a sparse one."""
 
+TALL = 4000
+"""Rows of a QR decomposition: so many stay in the cache."""
+
 
 def left_product(a: Float[Tensor, "N N"]) -> Callable[[Tensor], Tensor]:
     """X -> A X, by the nonzero entries of A where they are few."""
@@ -241,10 +244,9 @@ def _columns(size: int, rows: slice) -> Float[Tensor, "N r"]:
 
 def _triangle(blocks: Iterator[Float[Tensor, "n N r"]]) -> Float[Tensor, "n n"]:
     """R of the QR decomposition of the matrix whose columns are the blocks' members, flattened, one below another."""
-    triangle = None
+    triangle = torch.empty(0)
     for block in blocks:
-        matrix = block.flatten(1)
-        matrix = matrix if triangle is None else torch.cat((triangle.mT, matrix), 1)
-        triangle = torch.linalg.qr(matrix.mT, mode="r").R
-    assert triangle is not None
+        for piece in block.flatten(1).split(TALL, 1):
+            matrix = torch.cat((triangle.mT, piece), 1) if len(triangle) else piece
+            triangle = torch.linalg.qr(matrix.mT, mode="r").R
     return triangle

@@ -96,13 +96,13 @@ def test_damaged_weights_are_noticed(layer):
 
 
 def test_the_same_queries_and_keys_are_multiplied_once(monkeypatch):
-    """By IHA and tiled IHA; of other values or outputs the error is measured anew."""
+    """By IHA, tiled IHA and two layers, however they lie; of other values or outputs the error is measured anew."""
     a = matrix("karate")
     powers, target, calls = UnitPowers(a, 9), Target(UnitPowerRows(a, 9)), []
     right = rows._judged
     monkeypatch.setattr(rows, "_judged", lambda *args: calls.append(args) or right(*args))
-    first, tiled = (powers.within(layer, 1e-2) for layer in ("iha", "iha-tiled"))
-    errors = [frobenius_error_in_rows(made, target) for made in (first, tiled)]
+    first, tiled, two = (powers.within(layer, 1e-2) for layer in ("iha", "iha-tiled", "mha-two-layer"))
+    errors = [frobenius_error_in_rows(made, target) for made in (first, tiled, two)]
     assert len(calls) == 1
     assert errors[0] <= errors[1] == pytest.approx(errors[0], rel=1e-9)
     with torch.no_grad():
