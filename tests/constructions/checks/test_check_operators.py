@@ -7,7 +7,8 @@ import pytest
 import torch
 from sympy import QQ
 
-from constructions.checks.operators import exact_gap, float64_gap, frobenius_error
+from constructions.checks import operators
+from constructions.checks.operators import exact_gap, float64_gap, frobenius_error, settled
 from constructions.construction import Block
 from constructions.filter_bank import approximate
 from constructions.filter_bank.layers import bank
@@ -136,3 +137,25 @@ def test_exact_tasks_round_only_what_float64_cannot_hold():
             weight = last_value(written)
             weight[tuple(weight.nonzero()[0])] *= 1 + 1e-9
         assert not rounded.judge(layer, written).holds
+
+
+@pytest.mark.parametrize(("many", "probes"), [(6, None), (5, 16)])
+def test_a_bank_on_many_tokens_is_probed(monkeypatch, many, probes):
+    seen = []
+    monkeypatch.setattr(operators, "MANY", many)
+    monkeypatch.setattr(operators, "float64_operator_gap", lambda *_, **options: seen.append(options["probes"]) or 0.0)
+    float64_gap(build("mha"), BANK, MAJORANTS)
+    assert seen == [probes]
+
+
+def test_what_float64_holds_takes_no_prime():
+    assert settled(lambda prime: (build("mha"), BLOCKS), list)[1:] == (0.0, 0)
+
+
+def test_batches_of_one_content_make_the_same_error(monkeypatch):
+    construction = build("mha")
+    with torch.no_grad():
+        last_value(construction)[:] *= 1.1
+    whole = frobenius_error(construction, torch.from_numpy(BANK))
+    monkeypatch.setattr(operators, "BATCH_BYTES", 1)
+    assert frobenius_error(construction, torch.from_numpy(BANK)) == pytest.approx(whole)

@@ -8,6 +8,7 @@ import torch
 
 from constructions.checks.parity import ExactRuns, exact_errors, exact_runs, float64_run, rational_layer
 from constructions.targets.parity import parity
+from iha_theory.bounds.obstruction import sizes
 
 
 @pytest.mark.parametrize(("layer", "name"), [("mha", "out_proj.weight"), ("iha", "collapse")])
@@ -40,6 +41,8 @@ def test_the_margin_on_every_input_is_within_a_small_bound():
     assert 0 < found.bound < 1e-12
     assert 0.999 < found.least < 1 - 1e-9  # terms of size 1e5
     assert found.least < found.margin
+    tokens = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    assert found.bound == float(sizes(parity("iha", 9).layer, tokens, 10).error) + 2.0**-52  # 9 bits and the query
 
 
 def test_one_bit_more_sums_to_zero_with_either_collapse():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from constructions import suite
-from constructions.checks.mutants import damage
+from constructions.checks.mutants import MutantResult, damage
 
 SUBJECTS = suite.subjects()
 FAMILIES = """
@@ -32,3 +32,8 @@ def test_every_mutant_that_changes_a_function_is_killed(subject):
 def test_a_check_that_fails_for_the_intact_construction_is_no_test():
     with pytest.raises(ValueError, match="intact"):
         next(damage(replace(SUBJECTS[0], error=lambda _: (1.0, 0.0))))
+
+
+def test_a_result_as_json():
+    expected = {"check": "bank/mha/exact", "mutant": "noise", "killed": False}
+    assert MutantResult("bank/mha/exact", "noise", changes=True, killed=False).to_json() == expected

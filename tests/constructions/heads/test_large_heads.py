@@ -17,6 +17,7 @@ from constructions.heads import approximate, exact, large
 from constructions.heads.approximate import ApproximateTask
 from constructions.heads.exact import ExactTask
 from constructions.heads.large import LargePowers
+from iha_theory.attention import MultiHeadAttention
 from iha_theory.operators.numerical import position_only
 from iha_theory.operators.weights import NotPositionOnlyError, with_positions
 from synthetic.graphs import load, normalise
@@ -70,6 +71,9 @@ def test_rows_are_the_operator_of_the_layer(layer):
     positions = with_positions(torch.zeros(1, 34, 2, dtype=torch.float64))[0]
     read = Rows(made)
     assert read.runs
+    assert [one.sampled_gap() for one in read.layers] == [one.sampled_gap() for one in read.layers]
+    sizes = rows._judged(read, UnitPowerRows(matrix("karate"), 9, 2**11), 2).sizes
+    torch.testing.assert_close(sizes, read.maps(slice(0, 34)).flatten(1).norm(dim=1))
     x = torch.randn(3, 34, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     content = torch.nn.functional.pad(x, (0, 34))
     wanted = made.pick(position_only(made.layer, positions).function(content))
@@ -189,3 +193,9 @@ def test_a_layer_is_measured_once_for_all_tolerances_that_it_meets(layer):
         assert row.to_json() | {"error": 0} == alone.to_json() | {"error": 0}
         assert row.verdict.error == pytest.approx(alone.verdict.error, rel=1e-6, abs=1e-13)
     assert len(measured) == (2 if layer == "iha-wide" else 3)
+
+
+def test_a_bias_is_refused():
+    layer = MultiHeadAttention(6, 2, bias=True, pattern="linear", dtype=torch.float64)
+    with pytest.raises(NotPositionOnlyError, match=r"^a bias makes"):
+        rows.Reading(layer, 4, 2)

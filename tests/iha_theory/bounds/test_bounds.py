@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iha_theory.attention import InterleavedHeadAttention, MultiHeadAttention
-from iha_theory.bounds.exact_rank import output_width
+from iha_theory.bounds.exact_rank import bank_rank, output_width
 from iha_theory.bounds.heads import (
     error_floor,
     least_heads,
@@ -49,8 +49,10 @@ def test_the_paper_examples():
 
 
 def test_least_heads_refuses():
-    with pytest.raises(ValueError, match="rank"):
+    with pytest.raises(ValueError, match=r"^rank must"):
         least_heads("mha", 0)
+    with pytest.raises(ValueError, match=r"^depth must"):
+        least_heads("mha", 4, depth=0)
     with pytest.raises(ValueError, match="simplicial"):
         least_heads("simplicial", 4)
     with pytest.raises(ValueError, match="pseudo_heads"):
@@ -130,6 +132,11 @@ def test_rounding_never_raises_the_bound():
     assert least_rank(values, 0.5 - 1e-9) == 13
 
 
+def test_numbers_are_read_as_float64():
+    assert spectrum(np.ones((1, 2, 2), dtype=int)).tolist() == pytest.approx([2])
+    assert error_floor(torch.tensor([3.0, 1.0, 1.0]), 1) == pytest.approx(2 / 11, rel=1e-14)  # float32
+
+
 def test_unit_norm_keeps_zero():
     out = unit_norm(np.stack([np.zeros((2, 2)), np.full((2, 2), 1e200), np.full((2, 2), 1e-200)]))
     assert out.norm(dim=(1, 2)).tolist() == pytest.approx([0, 1, 1])
@@ -146,6 +153,7 @@ def test_unit_norm_keeps_zero():
         (lambda: least_rank([1.0], 0.0), "tolerance"),
         (lambda: least_rank([1.0], math.nan), "tolerance"),
         (lambda: unstructured_heads(0, 4), "terms"),
+        (lambda: unstructured_heads(4, 0), "^tokens must"),
         (lambda: unstructured_heads(4, 4, 0), "head_dim"),
     ],
 )
@@ -159,6 +167,7 @@ def test_unstructured_banks_need_about_half_as_many_heads_as_matrices():
     assert [unstructured_heads(k, 10_000) for k in (4, 9, 16, 25, 36)] == [3, 5, 9, 13, 19]
     assert unstructured_heads(9, 16, head_dim=3 * 16) == 3  # wide heads make any H^2 maps
     assert unstructured_heads(9, 16, pseudo_heads=1) == 9
+    assert unstructured_heads(4, 7) == 3  # two have 7 (28 - 7) + 4 4 2 + 4 4 = 195 dimensions, of 4 49
     for k in range(1, 40):
         assert unstructured_heads(k, 64) >= least_heads("iha", k)
 
@@ -189,6 +198,16 @@ def test_the_dimension_count_bounds_the_rank_of_the_jacobian(tokens, terms, enou
     assert (unstructured_heads(terms, tokens) <= h) == enough
     assert (rank == terms * n**2) == enough
     assert 2 * h * n**2 + 4 * h**2 * p + terms * h**2 >= terms * n**2
+
+
+def test_the_rank_of_zero_and_of_what_differs_far_behind():
+    """Entries are eliminated in chunks, the first of 2^13: a later one is found where it stands."""
+    assert bank_rank(np.zeros((2, 3, 3))).relations == {0: (), 1: ()}
+    ends = np.zeros((2, 100, 100), dtype=int)
+    ends[0, 0, 0] = ends[1, 99, 98] = 1
+    found = bank_rank(ends).certificate
+    assert found is not None
+    assert found.rows == ((0, 0), (99, 98))
 
 
 def test_output_width():

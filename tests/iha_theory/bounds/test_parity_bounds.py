@@ -28,12 +28,14 @@ def test_bits_of_each_layer():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mhla", 2), "unknown kind"),
-        (("mha", 0), "heads must be"),
+        (("mhla", 2), "^unknown kind"),
+        (("mha", 0), "^heads must be"),
         (("iha", 2), "pseudo_heads goes with iha"),
         (("mha", 2, 2), "pseudo_heads goes with iha"),
-        (("iha", 2, 0), "pseudo_heads must be"),
-        (("mha", 2, None, "cosine"), "unknown pattern"),
+        (("iha", 2, 0), "^pseudo_heads must be"),
+        (("mha", 2, None, "cosine"), "^unknown pattern"),
+        (("multi-token", 2), "^key_window goes with multi-token"),
+        (("multi-token", 2, None, "softmax", 0), "^key_window must be"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
