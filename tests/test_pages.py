@@ -104,7 +104,8 @@ def run(command, output, call, monkeypatch, *, long):
         lines = printed.splitlines()
         assert len(lines) >= len(output.splitlines()), command
         for expected, line in zip(output.splitlines(), lines, strict=False):
-            assert shows(expected, line, trained=words[3] in TRAINED), f"{command}: {line} is not {expected}"
+            told = words[3] in TRAINED and not expected.endswith("error")  # what is rounding has no decimals to repeat
+            assert shows(expected, line, trained=told), f"{command}: {line} is not {expected}"
     elif words[:3] == ["uv", "run", "pytest"] or words[0].startswith(".ci/"):
         assert all((ROOT / word).exists() for word in words if "/" in word), command
     else:

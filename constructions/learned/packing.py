@@ -134,7 +134,7 @@ def smallest_difference(w: Float[np.ndarray, "r N"], modulus: int) -> tuple[floa
         modulus: M >= 2.
 
     Returns:
-        It, and a d; None if there are more than `MOST_DIFFERENCES` at a time.
+        It, and a d, of those alike one of the least entries; None if there are more than `MOST_DIFFERENCES` at a time.
     """
     n, entries = w.shape[1], np.arange(1 - modulus, modulus)
     size = np.linalg.norm(w, axis=1)
@@ -155,8 +155,10 @@ def smallest_difference(w: Float[np.ndarray, "r N"], modulus: int) -> tuple[floa
         found = np.column_stack((entries[columns], found[rows]))
         tails = new[rows, columns]
     own = found.any(1)
-    best = int(tails[own].argmin())
-    return float(np.sqrt(tails[own][best])), found[own][best]
+    found, tails = found[own], tails[own]
+    alike = np.flatnonzero(tails <= tails.min() * (1 + 1e-9) + 1e-18)  # also 2 d, if |W d| is 0
+    best = int(alike[np.abs(found[alike]).sum(1).argmin()])
+    return float(np.sqrt(tails[best])), found[best]
 
 
 def _one_or_two(triangle: Float[np.ndarray, "n n"]) -> float:
