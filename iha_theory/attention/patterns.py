@@ -147,7 +147,7 @@ def _softmax(q: Tensor, k: Tensor, v: Tensor, scale: float, pairs: Pairs, dropou
     everything = pairs.causality == "none" and not pairs.narrow
     size = q.shape[-2] * k.shape[-2]
     if operation.is_mapped(q, k, v):  # by torch.func.vmap, which torch's own kernel cannot follow
-        fused = v.shape[-1] <= 2 * q.shape[-1]
+        fused = v.shape[-1] <= 2 * q.shape[-1]  # the kernel widens queries and keys to the values' width
     else:
         fused = size > DENSE and not everything and (not plainly_causal or q.shape[-2] < operation.LONG)
     if fused and dropout == 0 and operation.takes(q, k, v, pairs):

@@ -161,6 +161,21 @@ def test_derivatives(pairs):
     assert gradgradcheck(lambda *x: operation.attention(*x, 0.7, pairs), inputs, fast_mode=True)
 
 
+def test_what_vmap_maps_takes_the_fused_route(monkeypatch):
+    """However few tokens: without it torch writes all weights out. Outside vmap so few do not."""
+    taken = []
+    monkeypatch.setattr(operation, "attention", lambda q, *_: taken.append(q.shape) or q)
+    x = torch.randn(3, 2, 1, 4, 8)
+
+    def one(x: Tensor) -> Tensor:
+        return patterns.attend(x, x, x, pattern="softmax", scale=1.0, pairs=Pairs(None, "token"))
+
+    one(x[0])
+    assert not taken
+    torch.func.vmap(one)(x)
+    assert taken == [(2, 1, 4, 8)]
+
+
 @every_pairs
 def test_vmap_is_a_loop(pairs):
     q, k, v = (random(3, 2, 2, 4 * pairs.pseudo, 3, seed=i).requires_grad_() for i in range(3))
