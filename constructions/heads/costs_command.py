@@ -183,12 +183,10 @@ def _price(arguments: argparse.Namespace) -> int:
     rows, table = priced(heads, capacity, of, width, tokens[0])
     out = output.console(arguments.json)
     out.print(table)
-    if capacity <= heads:
-        out.print(f'No line "narrow": mha has {of} {capacity} with its {heads} heads.', soft_wrap=True)
-    elif width % capacity:
-        out.print(
-            f'No line "narrow": its {capacity} heads do not divide the width {width} (--embed-dim).', soft_wrap=True
-        )
+    if not any(row["layer"].endswith("narrow") for row in rows):
+        why = f"its {capacity} heads do not divide the width {width} (--embed-dim)"
+        why = f"mha has {of} {capacity} with its {heads} heads" if capacity <= heads else why
+        out.print(f'No line "narrow": {why}.', soft_wrap=True)
     wrong = sum(not row["agrees"] for row in rows)
     out.print(
         f"{wrong} of {len(rows)} layers DIFFER from their formulas"
