@@ -3,8 +3,10 @@
 The error is computed again from the weights (`operator`) and the bank's definition: a fraction, which must be the
 claim's, or for softmax a ball, which must be within the claim's ends. The floor is sum_{i>R} s_i^2 / sum_i s_i^2
 (docs/bounds.md, Theorem 3), s_i^2 the eigenvalues of the Gram matrix G[s,t] = <T_s, T_t>. The claim gives ends
-l_i <= s_i^2 / tr G <= h_i, which are proved by counting signs (`inertia`): s_i^2 >= x iff G - x I has at most k - i
-negative eigenvalues, and s_i^2 <= x iff it has at most i - 1 positive ones.
+l_i <= s_i^2 / tr G <= h_i, which are proved by counting signs (`inertia`): s_i^2 >= x iff at most k - i eigenvalues of
+G are below x, and s_i^2 <= x iff at most i - 1 are above it. With rows r of G that are a basis of all, C = G[r,:] and
+S = G[r,r] > 0, G is C^T S^-1 C, so that those of its eigenvalues that are not 0 are the eigenvalues of S^-1 C C^T, and
+the signs of C C^T - x S count them: |r| rows, however many terms there are.
 """
 
 import hashlib
@@ -12,6 +14,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -224,15 +227,20 @@ def _proved(
         )
     trace = sum(gram[t][t] for t in range(terms))
     common = math.lcm(*(x.denominator for row in gram for x in row))
-    whole = [[int(x * common) for x in row] for row in gram]
+    whole = fmpz_mat([[int(x * common) for x in row] for row in gram])
+    echelon, _, rank = whole.rref()
+    pivots = [next(j for j in range(terms) if echelon[i, j]) for i in range(rank)]
+    rows = fmpz_mat([[whole[i, j] for j in range(terms)] for i in pivots])
+    squares, size = rows * rows.transpose(), range(rank)
 
-    def signs(x: Fraction) -> tuple[int, int, int]:
-        """Of G - x tr G, times a common denominator."""
+    @cache
+    def signs(x: Fraction) -> tuple[int, int]:
+        """How many of all eigenvalues are above x tr G, and how many below."""
         shift = x * trace * common
-        own = [[y * shift.denominator for y in row] for row in whole]
-        for t in range(terms):
-            own[t][t] -= shift.numerator
-        return inertia(own)
+        up, down = int(shift.denominator), int(shift.numerator)
+        own = [[int(squares[i, j]) * up - int(rows[i, pivots[j]]) * down for j in size] for i in size]
+        above, below, _ = inertia(own)
+        return above + (terms - rank) * (x < 0), below + (terms - rank) * (x > 0)
 
     for i, (low, high) in enumerate(tail, start=capacity + 1):
         if (low > 0 and signs(low)[1] > terms - i) or signs(high)[0] > i - 1:

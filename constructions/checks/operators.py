@@ -221,16 +221,16 @@ def frobenius_error(construction: Construction, bank: Float[Tensor, "k N N"]) ->
 def operations(construction: Construction, tokens: int) -> int:
     """The longest chain of float64 operations behind an output entry, for linear attention without biases.
 
-    In a layer: three projections (N + d each), three mixings (H each), scores (d_k), values (N P), collapse (H P),
-    output projection (H d_v). Every output is a sum of products of weights and content; one entry's computed value is
-    that sum with each addend times a product of at most so many factors 1 + delta, |delta| <= u (Higham 2002, Sec.
-    3.1).
+    In a layer: three projections (N + d each; the values of a second layer as many as the first puts out), three
+    mixings (H each), scores (d_k), values (N P), collapse (H P), output projection (H d_v). Every output is a sum of
+    products of weights and content; one entry's computed value is that sum with each addend times a product of at most
+    so many factors 1 + delta, |delta| <= u (Higham 2002, Sec. 3.1).
     """
     total = 0
     for layer in layers_of(construction):
         heads, pseudo = layer.num_heads, getattr(layer, "num_pseudo_heads", 1)
         out = 0 if layer.out_proj is None else heads * layer.value_head_dim
-        total += 3 * layer.embed_dim + 3 * heads + layer.head_dim + tokens * pseudo + heads * pseudo + out
+        total += 2 * layer.embed_dim + layer.vdim + 3 * heads + layer.head_dim + tokens * pseudo + heads * pseudo + out
     return total
 
 

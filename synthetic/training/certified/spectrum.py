@@ -31,8 +31,10 @@ def outward(low: Fraction, high: Fraction) -> tuple[str, str]:
 def shares(bank: Sequence[DomainMatrix]) -> list[tuple[Fraction, Fraction]]:
     """Enclosures of s_1^2 >= s_2^2 >= ... over their sum, s_i the singular values of [vec T_0, ..., vec T_{k-1}].
 
-    These are the eigenvalues of the Gram matrix <T_s, T_t> over its trace: the roots of its characteristic polynomial,
-    which is exact (flint), in balls (Arb). Multiple roots are found as such, and a root 0 is exactly 0.
+    These are the eigenvalues of the Gram matrix G[s,t] = <T_s, T_t> over its trace. With r independent rows of it, in
+    C = G[r,:], and S = G[r,r], it is C^T S^-1 C, so that those that are not 0 are the eigenvalues of S^-1 C C^T: the
+    roots of its characteristic polynomial, which is exact (flint), in balls (Arb). Multiple roots are found as such.
+    Powers of one N x N matrix have r <= N, however many they are.
 
     Args:
         bank: T, over QQ.
@@ -46,15 +48,23 @@ def shares(bank: Sequence[DomainMatrix]) -> list[tuple[Fraction, Fraction]]:
     trace = sum(int(gram[i, i]) for i in range(len(bank)))
     if trace == 0:
         raise ValueError("a bank of zeros has no relative error")
-    coefficients = [int(c) for c in gram.charpoly().coeffs()]
-    zeros = next(i for i, c in enumerate(coefficients) if c)
-    found = [(Fraction(0), Fraction(0))] * zeros
+    own, independent = _independent(gram)
+    small = flint.fmpq_mat(own).solve(flint.fmpq_mat(independent * independent.transpose()))
+    found = [(Fraction(0), Fraction(0))] * (len(bank) - own.nrows())
     with flint.ctx.workprec(PRECISION):
-        roots: Any = flint.fmpz_poly(coefficients[zeros:]).complex_roots()
+        roots: Any = small.charpoly().numer().complex_roots()
         for root, times in roots:
             low, high = (end / trace for end in ends(root.real))
             found += [(max(low, Fraction(0)), high)] * times
     return sorted(found, reverse=True)
+
+
+def _independent(gram: flint.fmpz_mat) -> tuple[flint.fmpz_mat, flint.fmpz_mat]:
+    """S and C of `shares`: rows and columns of pivots of G, and its rows there."""
+    echelon, _, rank = gram.rref()
+    entries, wide = echelon.tolist(), gram.tolist()
+    pivots = [next(j for j, x in enumerate(row) if x) for row in entries[:rank]]
+    return flint.fmpz_mat([[wide[i][j] for j in pivots] for i in pivots]), flint.fmpz_mat([wide[i] for i in pivots])
 
 
 def ends(ball: flint.arb) -> tuple[Fraction, Fraction]:

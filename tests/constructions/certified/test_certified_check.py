@@ -330,3 +330,19 @@ def test_inertia_of_matrices_that_need_care():
     assert inertia([[0, 1], [1, 0]]) == (1, 1, 0)
     assert inertia([[0, 0], [0, 0]]) == (0, 0, 2)
     assert inertia([[0, 0, 3], [0, -1, 0], [3, 0, 0]]) == (1, 2, 0)
+
+
+def test_shares_of_matrices_that_hang_together_are_told_to_their_ends():
+    """G of rank 3 whose first rows are dependent: what is between its ends holds, and what is beside does not."""
+    rows = np.array([[1, 2, 0], [2, 4, 0], [0, 1, 1], [1, 0, 3], [3, 3, 0]], dtype=object)
+    gram = [[Fraction(int(x)) for x in row] for row in rows @ rows.T]
+    values = np.linalg.eigvalsh((rows @ rows.T).astype(float))[::-1] / float((rows * rows).sum())
+    near = [(max(Fraction(0), Fraction(x) - Fraction(1, 10**9)), Fraction(x) + Fraction(1, 10**9)) for x in values]
+    near[3:] = [(Fraction(0), Fraction(0))] * 2
+    for capacity in (0, 2, 3, 5):
+        assert check._proved(gram, capacity, near[capacity:]) == near[capacity:]
+    tiny = Fraction(1, 10**6)
+    for i, (low, high) in enumerate(near):
+        for ends in ((low + tiny, high + tiny), (low - tiny, high - tiny)):
+            with pytest.raises(check.Refused, match=f"share {i + 1} "):
+                check._proved(gram, 0, [*near[:i], ends, *near[i + 1 :]])

@@ -37,6 +37,25 @@ def test_shares_enclose_the_squared_singular_values(graph, terms, zeros):
         assert float(low) == pytest.approx(value, abs=1e-13)
 
 
+def test_shares_of_many_powers_are_those_of_an_independent_few():
+    made = bank(graph="random:4", terms=40)
+    made = [m * QQ(1, 8) ** t for t, m in enumerate(made)]
+    flat = np.array([exact.nearest_float64(m).numpy().ravel() for m in made])
+    found = shares(made)
+    assert [ends for ends in found if ends == (0, 0)] == [(0, 0)] * 36
+    values = np.linalg.svd(flat, compute_uv=False) ** 2
+    assert [float(low) for low, _ in found[:16]] == pytest.approx(list(values / values.sum()), abs=1e-13)
+
+
+def test_independent_matrices_need_not_be_the_first():
+    first, second = exact.matrix(np.diag([3, 4]), QQ), exact.matrix(np.diag([4, -3]), QQ)
+    found = shares([first, first * QQ(-1), second, first])
+    for (low, high), share in zip(found[:2], (Fraction(3, 4), Fraction(1, 4)), strict=True):
+        assert low <= share <= high
+        assert high - low < 1e-60
+    assert found[2:] == [(0, 0)] * 2
+
+
 def test_multiple_values_are_found_as_such():
     assert [ends[0] <= Fraction(1, 3) <= ends[1] for ends in shares(bank(graph="cycle:3", terms=3))] == [True] * 3
 
