@@ -1,9 +1,10 @@
 """What the three banks of matrices share: X -> [T_0 X, ..., T_{k-1} X] for X with normal entries, (N, d)."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import inf, isqrt
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ Mode = Literal["position-only", "content"]
 class BankTask(Task):
     """Base of the banks. The problem of a run is `synthetic.tasks.bank_problem.Bank`."""
 
-    padded: ClassVar[bool] = True
+    padded: ClassVar[Mapping[str, float]] = {"mha": inf}
 
     width: int = option(1, "content width d", 1)
 
@@ -60,7 +61,12 @@ class BankTask(Task):
 
 @dataclass(frozen=True)
 class LinearBankTask(BankTask):
-    """Base of the banks of k blocks for linear attention."""
+    """Base of the banks of k blocks for linear attention.
+
+    IHA takes H^4 numbers to mix: up to 4 heads their arithmetic is less than the price of a step.
+    """
+
+    padded: ClassVar[Mapping[str, float]] = {"mha": inf, "iha": 4}
 
     unit_norm: bool = option(False, "scale each matrix to norm 1")
     terms: int = option(9, "blocks k", 1)

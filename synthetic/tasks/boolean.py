@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ class BooleanTask(Task):
     """Base of the two. The problem of a run is `synthetic.tasks.boolean_problem.Signs`."""
 
     defaults: ClassVar[dict[str, Any]] = {"steps": 1000, "lr": 0.003, "batch": 1, "eval_size": 1}
-    padded: ClassVar[bool] = True
+    padded: ClassVar[dict[str, float]] = {"mha": inf}
 
     width: int = option(16, "width of the embedding of a bit and its position", 1)
     readout_lr: float = option(0.3, "peak learning rate of the output projection and of the threshold", 0)

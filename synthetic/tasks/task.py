@@ -209,8 +209,9 @@ class Task(Problem, Options):
         learned: the options that say what is learned: pictures never put runs that differ in them together.
         sweeps: the named sweeps of this task.
         inert: options of layers that change nothing in this task's model: they are refused.
-        padded: whether runs of MHA with other head counts may train as one program, padded with heads whose weights
-            are 0: the layer's projected output is the model's.
+        padded: for attentions whose runs with other head counts may train as one program, padded with heads whose
+            weights are 0, the most heads that may be. The layer's projected output is the model's; IHA's pseudo-heads
+            are more keys too, so its attention must be linear.
     """
 
     summary: ClassVar[str] = ""
@@ -218,7 +219,7 @@ class Task(Problem, Options):
     learned: ClassVar[tuple[str, ...]] = ()
     sweeps: ClassVar[Mapping[str, Sweep]] = {}
     inert: ClassVar[tuple[str, ...]] = ()
-    padded: ClassVar[bool] = False
+    padded: ClassVar[Mapping[str, float]] = {}
 
     @property
     def label(self) -> str:

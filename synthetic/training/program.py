@@ -1,10 +1,11 @@
 """Runs that train together, as one batched program.
 
 Their parameters are stacked on a leading axis, so that one forward and backward pass (`torch.func.vmap`, or the task's
-own batched losses) and one fused AdamW step serve all. MHA runs of the banks may differ in their heads too: the smaller
-ones are padded with heads whose weights are 0. Such a head gets gradients of exactly 0, since each factor of its part
-of the output is 0 twice, and so stays 0. Nothing mixes runs: each has its own data, and a run among others is the same
-run alone up to rounding. A run that diverges, or stops early, leaves the program; the others go on.
+own batched losses) and one fused AdamW step serve all. Runs of the banks may differ in their heads too (`Task.padded`):
+the smaller ones are padded with heads, and in linear IHA with pseudo-heads, whose weights are 0. Such a head gets
+gradients of exactly 0, since each of its parts of the output is a product in which two factors or more are 0, and so
+stays 0. Nothing mixes runs: each has its own data, and a run among others is the same run alone up to rounding. A run
+that diverges, or stops early, leaves the program; the others go on.
 """
 
 import contextlib
@@ -58,7 +59,7 @@ class Program:
 
     def __init__(self, configs: Sequence[TrainConfig]) -> None:
         if len({joint(config) for config in configs}) != 1:
-            raise ValueError("runs that train together may differ in their seed only, and in the heads of MHA")
+            raise ValueError("runs that train together may differ in their seed, and some in their heads")
         self.config = max(configs, key=lambda config: config.heads)
         self.device = find_device(self.config.device)
         kinds = {replace(config, seed=0) for config in configs}
@@ -82,11 +83,23 @@ class Program:
             small = self._models[replace(config, seed=0)]
             model.initialise(small, config, problem, data_.initial)
             for name, p in small.named_parameters():
-                self.stack[name][index][_leading(p)] = p.detach()
+                self.stack[name][index][self._places(config, p.shape, name)] = p.detach()
         self.step, self.seconds = 0, 0.0
         self.alive = list(range(len(configs)))
         self.best = {name: p.clone() for name, p in self.stack.items()} if self.config.patience else {}
         self.optimiser = self._optimiser(None)
+
+    def _places(self, config: TrainConfig, shape: torch.Size, name: str) -> tuple[Tensor, ...]:
+        """Where a run's parameter stands in its padded form: the first heads, and the first coordinates of each.
+
+        An axis that is longer there is one of heads, or of heads and their coordinates.
+        """
+        found = []
+        for axis, (own, whole) in enumerate(zip(shape, self.model.get_parameter(name).shape, strict=True)):
+            heads, most = (config.heads, self.config.heads) if own < whole else (1, 1)
+            at = torch.arange(heads)[:, None] * (whole // most) + torch.arange(own // heads)
+            found.append(at.view([-1 if i == axis else 1 for i in range(len(shape))]))
+        return tuple(found)
 
     def _optimiser(self, moments: Moments | None) -> AdamW:
         """AdamW on the stacked parameters, with the moments given."""
@@ -202,7 +215,7 @@ class Program:
         run.weights = {}
         for name, p in self._models[replace(run.config, seed=0)].named_parameters():
             whole = keep[name][index] if keep else self.stack[name].detach()[row]
-            run.weights[name] = whole[_leading(p)].cpu().clone()
+            run.weights[name] = whole[self._places(run.config, p.shape, name)].cpu()
         if outcome != "diverged":
             run.measured = self._measure(run, self.data[index])
             error, floor = run.measured.error, run.floor
@@ -243,19 +256,15 @@ class Program:
 
 
 def joint(config: TrainConfig) -> TrainConfig:
-    """What runs that train together share: everything but the seed and, for MHA where the task allows it, the heads.
+    """What runs that train together share: everything but the seed and, where the task allows it, the heads.
 
     What is the user's trains alone, since not all of torch can be batched.
     """
     if isinstance(config.layer, OwnLayer) or config.task not in TASKS:
         return config
-    padded = config.attention == "mha" and config.problem.padded and config.layer.head_dim != 0
+    most = config.problem.padded.get(config.attention, 0)
+    padded = config.heads <= most and config.layer.head_dim != 0 and getattr(config.layer, "kv_heads", None) is None
     return replace(config, seed=0, layer=replace(config.layer, heads=1) if padded else config.layer)
-
-
-def _leading(small: Tensor) -> tuple[slice, ...]:
-    """Where a tensor stands in its padded form: heads are leading rows, or columns of the output projection."""
-    return tuple(slice(size) for size in small.shape)
 
 
 def find_device(name: str) -> torch.device:

@@ -68,11 +68,21 @@ def test_losses_of_linear_runs_are_those_of_their_models(attention, width):
     assert other.problem.losses(other.model, other.stack, samples[0][None]) is None
 
 
+IHA = {"attention": "iha"}
+
+
 @pytest.mark.parametrize(
-    "options", [{"width": 2}, {"task": "workspace"}, {"mode": "content", "width": 2}, {"task": "parity"}]
+    "options",
+    [
+        *({"width": 2}, {"task": "workspace"}, {"mode": "content", "width": 2}, {"task": "parity"}),
+        *(IHA, IHA | {"width": 2}, IHA | {"collapse": "per_head", "pseudo_heads": 2}),
+        *(IHA | {"mode": "content", "width": 2}, IHA | {"task": "unstructured", "init": "mha"}),
+    ],
 )
-def test_mha_of_several_head_counts_together(options):
-    runs = [config(heads=heads, seed=seed, dtype="float64", **options) for heads, seed in ((1, 0), (3, 1), (2, 0))]
+def test_runs_of_several_head_counts_together(options):
+    runs = [
+        config(**{"heads": heads}, seed=seed, dtype="float64", **options) for heads, seed in ((1, 0), (3, 1), (2, 0))
+    ]
     together = train(runs)
     for run, other in zip(runs, together, strict=True):
         (alone,) = train([run])
@@ -80,6 +90,16 @@ def test_mha_of_several_head_counts_together(options):
         assert alone.floor == other.floor
         assert alone.measured.error == pytest.approx(other.measured.error, rel=1e-6)
         assert {n: w.shape for n, w in alone.weights.items()} == {n: w.shape for n, w in other.weights.items()}
+
+
+def test_runs_that_would_cost_one_another_more_than_a_step_train_apart():
+    one = config(heads=1, attention="iha")
+    for options in ({"heads": 5}, {"heads": 2, "kv_heads": 2}, {"heads": 2, "collapse": "per_head"}):
+        with pytest.raises(ValueError, match="in their seed"):
+            Program([one, config(**IHA | options)])
+    workspaces = [config("workspace", heads=heads, attention="iha") for heads in (1, 2)]
+    with pytest.raises(ValueError, match="in their seed"):
+        Program(workspaces)  # softmax: a pseudo-head more is a key more
 
 
 def test_training_lands_on_the_floor():
@@ -223,10 +243,8 @@ def test_learning_rates(steps, warmup, kind):  # case 24
 
 def test_runs_that_differ_in_more_than_the_seed_are_refused():
     for other in ({"lr": 0.1}, {"attention": "iha"}):
-        with pytest.raises(ValueError, match="seed only"):
+        with pytest.raises(ValueError, match="in their seed"):
             train([config(), config(**other)])
-    with pytest.raises(ValueError, match="seed only"):
-        train([config(attention="iha", heads=heads) for heads in (1, 2)])
 
 
 def test_everything_goes_to_the_device(monkeypatch):

@@ -104,7 +104,7 @@ def test_what_was_cut_off_is_left_out(tmp_path):
 
 
 def test_an_interrupted_sweep_keeps_what_is_done_and_goes_on(tmp_path):
-    runs = [config(heads=h, attention=a, checkpoint_every=10) for a, h in (("iha", 2), ("iha", 1), ("mha", 1))]
+    runs = [config(heads=h, attention=a, checkpoint_every=10) for a, h in (("iha", 5), ("iha", 1), ("mha", 1))]
     whole = sweep.sweep(runs, tmp_path / "whole")
 
     def stop(results):
