@@ -60,7 +60,7 @@ class Logit:
 @cache
 def logit_number(x: float) -> Logit:
     """A parameter behind the logits: a logarithm where it is the nearest float64 to one, else itself."""
-    if x and abs(x) < math.log(LARGEST):
+    if x and abs(x) <= math.log(LARGEST):
         r = Fraction(math.exp(x)).limit_denominator(LARGEST)
         if 0 < r.numerator <= LARGEST and math.log(r) == x:
             return Logit(logs=((r, Fraction(1)),))

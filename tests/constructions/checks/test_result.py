@@ -58,7 +58,12 @@ def test_nan_never_passes_and_json_stays_strict():
     for error in (math.nan, math.inf, 1e-300):
         assert result(error).verdict == "fails"
         json.dumps(result(error).to_json(), allow_nan=False)
+        assert result(error).to_json()["error"] == (error if math.isfinite(error) else None)
     assert result(0.0).verdict == "holds"
+    setting = {"sizes": [1, math.nan], "bounds": {"least": -math.inf, "most": 2.5}}
+    written = replace(result(0.0), setting=setting).to_json()
+    assert written["setting"] == {"sizes": [1, None], "bounds": {"least": None, "most": 2.5}}
+    assert (written["id"], written["verdict"], written["error"]) == ("x/iha/exact", "holds", 0.0)
 
 
 def test_ratios():
@@ -76,7 +81,7 @@ def test_ratios():
 
 
 def test_gamma_is_the_standard_bound():
-    assert gamma(1) == pytest.approx(2**-53)
+    assert gamma(1) == pytest.approx(2**-53, rel=1e-12, abs=0)
     assert gamma(1000) > 1000 * 2**-53
 
 

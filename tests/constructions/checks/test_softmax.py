@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from constructions.checks.parity import rational_layer
-from constructions.checks.softmax import Logit, RationalSoftmax, logit_number
+from constructions.checks.softmax import LARGEST, Logit, RationalSoftmax, logit_number
 from iha_theory.attention import MultiHeadAttention
 
 
@@ -34,6 +34,13 @@ def test_numbers():
     assert (two + two).exponential() == 4
     assert (two * Logit(Fraction(-3))).exponential() == Fraction(1, 8)
     assert (two + two * Logit(Fraction(-1))) == Logit()
+
+
+def test_logarithms_are_known_up_to_the_largest_numbers():
+    for r in (Fraction(LARGEST), Fraction(1, LARGEST), Fraction(LARGEST - 1, LARGEST)):
+        assert logit_number(math.log(r)) == Logit(logs=((r, Fraction(1)),))
+    for r in (Fraction(LARGEST + 1), Fraction(1, LARGEST + 1)):
+        assert logit_number(math.log(r)) == Logit(Fraction(math.log(r)))
 
 
 @pytest.mark.parametrize("bad", [Logit(Fraction(1)), Logit(logs=((Fraction(2), Fraction(1, 2)),))])

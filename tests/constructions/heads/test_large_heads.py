@@ -8,7 +8,7 @@ import torch
 
 from constructions.checks import factors, rows
 from constructions.checks.operators import frobenius_error
-from constructions.checks.oracles.powers import UnitPowerRows
+from constructions.checks.oracles.powers import UnitPowerRows, unit_powers
 from constructions.checks.rows import Rows, Target, frobenius_error_in_rows
 from constructions.filter_bank import product_fit
 from constructions.filter_bank.approximate import UnitPowers
@@ -181,6 +181,15 @@ def test_a_scale_at_the_ends_of_float64_changes_nothing(weight):
     assert found == UnitPowers(torch.from_numpy(plain), 3).least_rank(0.1) > 1
     with pytest.raises(ValueError, match="within a factor of 1e300"):
         approximate.near_one(np.array([[1e200, 1e-150], [0, 0]]))
+
+
+@pytest.mark.parametrize("scale", [2.0**600, -(2.0**600), 2.0**-600])
+def test_powers_beyond_float64_have_their_directions(scale):
+    a = matrix("petersen")
+    plain, signs = unit_powers(a, 5), torch.tensor([1, np.sign(scale), 1, np.sign(scale), 1])[:, None, None]
+    rows_of = torch.cat([found.clone() for _, found in UnitPowerRows(scale * a, 5, 2**7).blocks()], dim=2).mT
+    torch.testing.assert_close(rows_of, signs * plain)
+    torch.testing.assert_close(unit_powers(scale * a, 5), signs * plain)
 
 
 @pytest.mark.parametrize("layer", LAYERS)

@@ -48,6 +48,7 @@ def test_the_printed_witness_is_linear():  # ledger E8
     x = torch.randn(5, suite.WITNESS_WIDTH, dtype=torch.float64)
     out = layer(*[repeated(x, 4)] * 3)
     assert torch.allclose(out, repeated(x @ wv.T, 4), atol=1e-12)
+    assert suite.witness_error(layer, (wq, wk, wv))[2] < 1e-12
 
 
 def test_the_witness_needs_two_pseudo_heads():

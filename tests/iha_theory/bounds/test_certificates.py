@@ -269,6 +269,7 @@ def test_a_certificate_of_another_matrix_is_refused():
         ({"rank": 9.0}, "the numbers of a certificate are integers"),
         ({"rank": True}, "the numbers of a certificate are integers"),
         ({"rows": [[0, 1, 2]]}, "the rows of a certificate are pairs"),
+        ({"rows": [[0, 1], [0, 1, 2]]}, "the rows of a certificate are pairs"),
         ({"rows": "rows"}, "the rows of a certificate are pairs"),
         ({"rows": [["0", 1]]}, "the numbers of a certificate are integers"),
         ({"columns": {"0": 0}}, "the columns of a certificate are a list of integers"),

@@ -102,8 +102,12 @@ def test_outputs_of_another_kind_are_refused(bank, call, word):
 def test_other_banks_are_refused(bank):
     with pytest.raises(ValueError, match="a bank of shape"):
         witness(lambda x: x, bank[0])
-    with pytest.raises(ValueError, match="width must be"):
+    with pytest.raises(ValueError, match="a bank of shape"):
+        witness(lambda x: x, bank[:, :-1])
+    with pytest.raises(ValueError, match=r"^width must be"):
         witness(lambda x: x, bank, 0)
+    with pytest.raises(ValueError, match=r"^directions must be"):
+        witness(lambda x: x, bank, directions=0)
     for entry in (0.0, torch.nan, 1e300):
         with pytest.raises(ValueError, match="a bank of norm"):
             witness(lambda x: 0 * x, [[[entry] * 2] * 2])
