@@ -52,6 +52,8 @@ def require(name: str, ends: Any, low: Fraction, high: Fraction, *, follows: boo
     own = interval(ends)
     tight = TIGHT * max(1, abs(high)) + (2 * (high - low) if follows else 0)
     if not own[0] <= low <= high <= own[1]:
-        raise Refused(f"the {name} is between {float(low):.17g} and {float(high):.17g}, not where it says")
+        said = f"between {float(own[0]):.17g} and {float(own[1]):.17g}"
+        much = f"{float(max(own[0] - low, high - own[1])):.3g}"
+        raise Refused(f"the {name} is between {float(low):.17g} and {float(high):.17g}, not {said}: off by {much}")
     if own[1] - own[0] > tight:
         raise Refused(f"the ends of the {name} differ by {float(own[1] - own[0]):.3g}: at most {float(tight):.3g}")

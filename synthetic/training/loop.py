@@ -1,5 +1,6 @@
 """The training loop: a program from its start or its checkpoint to its end, with evaluations and checkpoints."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from synthetic.training.program import Program, Run
 
 CHUNK = 50
 """Steps whose data are made at once, and after which losses are looked at."""
+KEPT_S = 20.0
+"""Seconds after which there is a checkpoint, however few the steps: no more is lost by a stop."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,8 @@ def train(
 
     Args:
         configs: the runs; `joint` must be the same for all.
-        checkpoint_file: where to save every `checkpoint_every` steps; the last one stays, for the caller to remove once
-            the runs are kept.
+        checkpoint_file: where to save every `checkpoint_every` steps, and every `KEPT_S`; the last one stays, for the
+            caller to remove once the runs are kept.
         stop_at: leave off after so many steps, with a checkpoint; the runs that have not ended have outcome None.
         report: called after every chunk.
 
@@ -52,6 +55,7 @@ def train(
         checkpoint.load(program, checkpoint_file)
     config = program.config
     end = config.steps if stop_at is None else min(stop_at, config.steps)
+    kept = time.monotonic()
     while program.step < end and program.alive:
         marks = [config.eval_every, *([config.checkpoint_every] if checkpoint_file else [])]
         program.advance(min([program.step + CHUNK, end] + [(program.step // mark + 1) * mark for mark in marks]))
@@ -60,8 +64,10 @@ def train(
             report(Progress(program.step, config.steps, recent, program.problem.floor))
         if program.alive and (program.step % config.eval_every == 0 or program.step == config.steps):
             program.evaluate()
-        if checkpoint_file and program.step % config.checkpoint_every == 0 and program.step < config.steps:
+        due = program.step % config.checkpoint_every == 0 or time.monotonic() > kept + KEPT_S
+        if checkpoint_file and due and program.step < config.steps:
             checkpoint.save(program, checkpoint_file)
+            kept = time.monotonic()
     if program.step >= config.steps:
         program.finish()
     if checkpoint_file is not None and program.alive:

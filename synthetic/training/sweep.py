@@ -138,6 +138,7 @@ def sweep(
     *,
     jobs: int = 1,
     scheduler: str | None = None,
+    begun: Callable[[int], Any] | None = None,
     report: Callable[[Sequence[Result]], Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Trains the runs that the folder does not hold yet; those that failed before are tried again.
@@ -151,6 +152,7 @@ def sweep(
         folder: where the records are.
         jobs: processes.
         scheduler: address of a Dask scheduler, whose workers are then used instead of processes.
+        begun: called with the number of runs that are left to train.
         report: called with the results of each program as they come.
 
     Returns:
@@ -163,7 +165,7 @@ def sweep(
     for kind in {replace(run, seed=0) for run in runs}:
         kind.require_room()
     with records.writing(folder):
-        return _sweep(runs, folder, jobs, scheduler, report)
+        return _sweep(runs, folder, jobs, scheduler, begun, report)
 
 
 def _sweep(
@@ -171,6 +173,7 @@ def _sweep(
     folder: Path,
     jobs: int,
     scheduler: str | None,
+    begun: Callable[[int], Any] | None,
     report: Callable[[Sequence[Result]], Any] | None,
 ) -> list[dict[str, Any]]:
     wanted = {run.identity for run in runs}
@@ -181,6 +184,8 @@ def _sweep(
         records.forget(folder, failed)
     known = {record["id"] for record in records.read(folder)}
     todo = groups(run for run in runs if run.identity not in known)
+    if begun is not None:
+        begun(sum(map(len, todo)))
     for index, found in _spread([(group, folder.absolute()) for group in todo], jobs, scheduler):
         results = [records.failure(run, found.reason) for run in todo[index]] if isinstance(found, Lost) else found
         records.write(folder, results)

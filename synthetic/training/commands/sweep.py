@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name not in known:  # before torch is imported
         raise ValueError(f"unknown sweep {arguments.name!r}: accepted are {', '.join(known)}")
     options = read_config(arguments.config) | arguments.train_options
-    from synthetic.training import sweep
+    from synthetic.training import records, sweep
     from synthetic.training.program import find_device
 
     seeds = None if arguments.seeds is None else range(arguments.seeds)
@@ -95,11 +95,18 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = arguments.jobs or (1 if device.type == "cuda" else len(os.sched_getaffinity(0)))
     try:
         with output.bar("sweep", len(runs)) as bar:
+
+            def begun(left: int) -> None:
+                bar("sweep", 0, f"sweep: {left} of {len(runs)} runs to train, a line here when some are done")
+
             done = report.counted(bar, len(runs))
-            found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, report=done)
+            found = sweep.sweep(runs, arguments.out, jobs=jobs, scheduler=arguments.dask, begun=begun, report=done)
     except KeyboardInterrupt:
+        wanted = {run.identity for run in runs}
+        kept = sum(record["id"] in wanted for record in records.read(arguments.out))
         print(
-            f"iha-theory sweep: stopped; the same command again goes on, {arguments.out} has what is done",
+            f"iha-theory sweep: stopped, {kept} of {len(runs)} runs are done and in {arguments.out}; "
+            "the same command again goes on, with the others from their last checkpoints",
             file=sys.stderr,
         )
         return 130

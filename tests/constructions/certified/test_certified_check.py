@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import re
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -346,3 +347,24 @@ def test_shares_of_matrices_that_hang_together_are_told_to_their_ends():
         for ends in ((low + tiny, high + tiny), (low - tiny, high - tiny)):
             with pytest.raises(check.Refused, match=f"share {i + 1} "):
                 check._proved(gram, 0, [*near[:i], ends, *near[i + 1 :]])
+
+
+@pytest.mark.parametrize(
+    "square",
+    [
+        *(Fraction(23499, 21874), Fraction(1), Fraction(1, 3), Fraction(165, 100) ** 10),
+        Fraction(409273636871050340414314507084104197010340811613434554342923),
+        *(Fraction(7) ** 720, Fraction(1, 7**720), Fraction(10**600), Fraction(1, 10**600)),
+    ],
+)
+def test_the_factor_of_norm_1_is_the_nearest_float_at_any_size(square):
+    found = check._inverse_root(square)
+    with localcontext(prec=60):
+        root = (Decimal(square.denominator) / Decimal(square.numerator)).sqrt()
+    assert found == Fraction(float(root))
+
+
+@pytest.mark.parametrize("square", [Fraction(10) ** 700, Fraction(1, 10**700)])
+def test_norms_without_a_float_are_refused(square):
+    with pytest.raises(check.Refused, match="out of the range"):
+        check._inverse_root(square)
