@@ -213,7 +213,7 @@ class InterleavedHeadAttention(AttentionLayer):
         """As of ordinary attention, with the pairs of virtual tokens."""
         options = super()._options(mask, is_causal, q, k, v)
         causality = self.causality if is_causal else "none"
-        return options | {"pairs": replace(options["pairs"], causality=causality, pseudo=self.num_pseudo_heads)}
+        return {**options, "pairs": replace(options["pairs"], causality=causality, pseudo=self.num_pseudo_heads)}
 
     @classmethod
     def from_mha(
