@@ -80,9 +80,7 @@ IHA = {"attention": "iha"}
     ],
 )
 def test_runs_of_several_head_counts_together(options):
-    runs = [
-        config(**{"heads": heads}, seed=seed, dtype="float64", **options) for heads, seed in ((1, 0), (3, 1), (2, 0))
-    ]
+    runs = [config(heads=heads, seed=seed, dtype="float64", **options) for heads, seed in ((1, 0), (3, 1), (2, 0))]
     together = train(runs)
     for run, other in zip(runs, together, strict=True):
         (alone,) = train([run])
